@@ -1,0 +1,53 @@
+"""What a process is told by its environment: the only place that reads it, grouped by program, frozen once read.
+
+The backends file (tiers, tenants, stores) is not here: it is the platform team's document and lives in `backends/`.
+No secret is ever taken from the environment; programs read secrets from mounted files whose folders are named here.
+"""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class OperatorSettings(BaseSettings):
+    """Settings of `sandhold-operator`."""
+
+    model_config = SettingsConfigDict(env_prefix="SANDHOLD_", frozen=True, extra="ignore")
+
+    namespace: str = Field(description="Namespace of the operator itself: its Lease, its Secrets, the mover's Service.")
+    pod_name: str = Field(default="operator", description="Holder identity in the election Lease.")
+    keeper_image: str = Field(description="Image of the keeper sidecar.")
+    keeper_image_pull_policy: str = Field(default="IfNotPresent", description="Pull policy of the keeper image.")
+    workers: int = Field(default=8, ge=1, le=64, description="Reconciles that may run at once.")
+    resync_seconds: float = Field(default=300, ge=5, description="Each kind is listed anew and compared after so long.")
+    lease_seconds: float = Field(default=15, ge=3, description="A standby takes over after so long without a renewal.")
+    log_level: str = Field(default="INFO", description="Threshold of the log, a name of Python's logging levels.")
+    metrics_port: int = Field(default=8080, description="Port of /metrics.")
+    health_port: int = Field(default=8081, description="Port of /livez and /readyz.")
+
+
+class MoverSettings(BaseSettings):
+    """Settings of `sandhold-mover`."""
+
+    model_config = SettingsConfigDict(env_prefix="SANDHOLD_", frozen=True, extra="ignore")
+
+    tls_directory: Path = Field(
+        default=Path("/etc/sandhold/mover-tls"),
+        description="Mounted Secret: tls.crt, tls.key, ca.crt, grant.pub (PEM, Ed25519).",
+    )
+    stores_directory: Path = Field(
+        default=Path("/etc/sandhold/stores"),
+        description="One folder a store: access-key-id, secret-access-key, mac-keys.json (key id to hexadecimal key).",
+    )
+    kubernetes_api: str = Field(default="https://kubernetes.default.svc", description="API server, for TokenReviews.")
+    service_account_directory: Path = Field(
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        description="The mover's own token and the cluster's CA.",
+    )
+    listen_address: str = Field(default="0.0.0.0", description="Address that every port is opened on.")  # noqa: S104
+    keeper_port: int = Field(default=7443, description="Port where keepers call home.")
+    operator_port: int = Field(default=7444, description="Port of the operator's connection.")
+    canary_port: int = Field(default=7445, description="Port that only a sandbox's wall can block.")
+    log_level: str = Field(default="INFO", description="Threshold of the log, a name of Python's logging levels.")
+    health_port: int = Field(default=8081, description="Port of /livez and /readyz.")
