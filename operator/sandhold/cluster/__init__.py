@@ -1,0 +1,1 @@
+"""The only door to the API server and, on the operator's side, to the movers."""

@@ -1,0 +1,192 @@
+"""What one pass knows: everything observed about one key, gathered once, frozen before the first decision.
+
+A read has three outcomes, and they are three types: the thing is there (`Present`), a read confirmed that it is not
+(`ABSENT`), or nobody knows (`Unknown`, with the reason). Unknown is never treated as absent.
+
+Kubernetes objects other than our own kinds stay the dictionaries that the API server sent; decisions read them through
+small functions of the modules that build the same objects. Nothing here reads, decides or remembers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from sandhold.api.sandbox import AgentSandbox
+from sandhold.api.session import SandboxSession
+from sandhold.backends.model import Backends
+from sandhold.reasons import Refusal
+
+T = TypeVar("T")
+KubeObject = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Present(Generic[T]):
+    """A read found it."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A read confirmed that it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No read succeeded, so nothing may be concluded. `why` is stable: it holds no times, counters or request ids."""
+
+    why: str
+
+
+ABSENT = Absent()
+Observed = Present[T] | Absent | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What is the same for every object of this installation while its configuration holds."""
+
+    id: str
+    operator_namespace: str
+    backends: Backends
+    keeper_image: str
+    keeper_image_pull_policy: str
+    mover_address: Observed[str]
+    """`host:port` that a keeper dials: the mover Service's ClusterIP and keeper port."""
+    mover_canary: Observed[tuple[str, int]]
+    """Address and port of the canary that only a sandbox's wall can block."""
+    mover_ca: Observed[str]
+    """PEM of the CA that signed the mover's certificate."""
+    api_server: Observed[tuple[tuple[str, int], ...]]
+    """Service address and endpoints of the API server: what no sandbox may reach."""
+    runtime_classes: Observed[Mapping[str, str]]
+    """Name of each RuntimeClass to its handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOutcome:
+    """What became of one dial of the keeper: `Connected`, `Refused`, `TimedOut` or `Failed`."""
+
+    name: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One round of what a keeper saw, valid for one start of init."""
+
+    challenge: str
+    runtime_version: str
+    probes: tuple[ProbeOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperReport:
+    """A keeper's last report, parsed and bounded (operator/keeper/PROTOCOL.md 4.1)."""
+
+    marker_slot: str | None = None
+    marker_epoch: int | None = None
+    marker_recovery: str | None = None
+    workspace_state: str = "Empty"
+    workspace_code: str = ""
+    workspace_message: str = ""
+    evidence: Evidence | None = None
+    challenge: str = ""
+    opened: str = ""
+    agent_state: str = "Unknown"
+    agent_exit_code: int | None = None
+    agent_message: str = ""
+    archive_sequence: int | None = None
+    archive_state: str = ""
+    archive_code: str = ""
+    archive_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """A keeper that some mover reported: connected now, or known from before and silent."""
+
+    connected: bool
+    report: KeeperReport | None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One verified manifest as a mover described it."""
+
+    epoch: int
+    sequence: int
+    kind: str
+    final: bool
+    key: str
+    digest: str
+    bytes: int
+    stored_bytes: int
+    files: int
+    created_at: str
+    parent: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHistory:
+    """What the store says of a slot: the highest manifest, and the content that a start gets."""
+
+    head: Manifest | None
+    content: Manifest | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTrouble:
+    """The store (or a mover, asked about it) answered with a refusal: `code` is one of reasons.py."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWorld:
+    """All that a pass over one SandboxSession knows."""
+
+    now: datetime
+    installation: Installation
+    session: SandboxSession
+    sandbox: Observed[AgentSandbox]
+    policy: Observed[KubeObject]
+    """The AgentSandbox's NetworkPolicy, as the API server holds it."""
+    service_account: Observed[KubeObject]
+    pods: Observed[tuple[KubeObject, ...]]
+    """Every pod that carries this session's UID and our installation id, terminating ones included."""
+    squatter: Observed[KubeObject]
+    """An object under the name of this epoch's pod that is not ours."""
+    keepers: Mapping[str, Keeper]
+    """By pod UID. A pod that is missing here has no keeper that called home."""
+    history: Observed[SlotHistory] | StoreTrouble
+    """`ABSENT` only when the session keeps no snapshots; an empty slot is a `SlotHistory` of two Nones."""
+    snapshots: Observed[tuple[KubeObject, ...]]
+    """SandboxSnapshots of this slot."""
+    namespace_terminating: bool = False
+    fenced_epoch: int | None = None
+    """Epoch whose fence a mover confirmed to this operator process (forgotten at restart; asking again is harmless)."""
+    invalid: Refusal | None = None
+    """Set when the stored object itself could not be read as its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxWorld:
+    """All that a pass over one AgentSandbox knows."""
+
+    now: datetime
+    installation: Installation
+    sandbox: AgentSandbox
+    policy: Observed[KubeObject]
+    service_account: Observed[KubeObject]
+    sessions: Observed[tuple[KubeObject, ...]]
+    """SandboxSessions that name this AgentSandbox."""
+    pods: Observed[tuple[KubeObject, ...]]
+    """Pods that carry our labels for this AgentSandbox."""
+    namespace_terminating: bool = False
+    squatters: tuple[KubeObject, ...] = field(default=())
+    """Objects under our names for it that are not ours."""

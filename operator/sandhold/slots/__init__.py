@@ -1,0 +1,1 @@
+"""Who shares a workspace: keys now, lines and guards with the shared scopes."""
