@@ -1,0 +1,1 @@
+"""Keeping a workspace: manifests, their keys, and the stores they lie in."""
