@@ -1,0 +1,86 @@
+"""Texts with a form: names, paths, environment variables. Each says its claim once, with the sentence for who broke it.
+
+Only forms are checked here. What a path means inside a pod is checked again where it is used: a link on disk is not
+visible from here.
+"""
+
+import re
+from typing import Any
+
+from sandhold.api.model import Rule
+
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+DNS_NAME = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
+ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+ABSOLUTE = r"^(/[^/\x00-\x1f\x7f]+)+$"
+RELATIVE = r"^[^/\x00-\x1f\x7f]+(/[^/\x00-\x1f\x7f]+)*$"
+DOT_PART = r"(^|/)[.]{1,2}(/|$)"
+
+RESERVED_ENV_PREFIX = "SANDHOLD_"
+SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/bin", "/sbin", "/lib", "/lib64", "/usr")
+MOUNT_DEPTH = 3
+
+
+def cel_text(text: str) -> str:
+    """A text as a CEL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def matches(pattern: str, text: Any) -> bool:
+    """Whether the pattern, which brings its own anchors, is found in the text. `$` means the very end."""
+    return re.search(pattern.replace("$", r"\Z"), text) is not None
+
+
+def pattern_rule(pattern: str, message: str) -> Rule:
+    """The claim that a text has a form, with a better sentence than the API server's own."""
+    return Rule(cel=f"self.matches({cel_text(pattern)})", message=message, holds=lambda text: matches(pattern, text))
+
+
+def name_rule(field: str) -> Rule:
+    """The claim that a field holds the name of a Kubernetes object."""
+    return pattern_rule(
+        DNS_NAME, f"{field} must be the name of an object: lower-case letters, digits, '-' and '.' between them"
+    )
+
+
+def absolute_path_rule(field: str) -> Rule:
+    """The claim that a field is an absolute, normalised path other than the root."""
+    return Rule(
+        cel=f"self.matches({cel_text(ABSOLUTE)}) && !self.matches({cel_text(DOT_PART)})",
+        message=f"{field} must be an absolute path without '.', '..', '//' or a '/' at the end, such as /workspace",
+        holds=lambda text: matches(ABSOLUTE, text) and not matches(DOT_PART, text),
+    )
+
+
+def relative_path_rule(field: str) -> Rule:
+    """The claim that a field is a relative, normalised path that stays inside the workspace."""
+    return Rule(
+        cel=f"self.matches({cel_text(RELATIVE)}) && !self.matches({cel_text(DOT_PART)})",
+        message=f"{field} must be a path inside the workspace: relative, without '.', '..', '//' or a '/' at the end",
+        holds=lambda text: matches(RELATIVE, text) and not matches(DOT_PART, text),
+    )
+
+
+def _outside_system(path: str) -> bool:
+    return not any(path == folder or path.startswith(folder + "/") for folder in SYSTEM_FOLDERS) and path != "/var"
+
+
+def mount_place_rules(field: str) -> tuple[Rule, Rule]:
+    """The claims that a mount path covers nothing that the system or Sandhold needs.
+
+    The depth matters: container runtimes mount shallow paths first, so a path of at most three parts can never be
+    mounted over the gate (`/run/sandhold/gate`), whatever links an image has on the way.
+    """
+    folders = "[" + ", ".join(cel_text(folder) for folder in SYSTEM_FOLDERS) + "]"
+    return (
+        Rule(
+            cel=f"self != '/var' && !{folders}.exists(f, self == f || self.startsWith(f + '/'))",
+            message=f"{field} must not cover a system folder ({', '.join(SYSTEM_FOLDERS)}); use a folder of its own",
+            holds=_outside_system,
+        ),
+        Rule(
+            cel=f"self.split('/').size() <= {MOUNT_DEPTH + 1}",
+            message=f"{field} must have at most {MOUNT_DEPTH} parts, such as /home/agent/work",
+            holds=lambda path: path.count("/") <= MOUNT_DEPTH,
+        ),
+    )
