@@ -22,7 +22,14 @@ class NotFoundError(SandholdError):
 
 
 class UnavailableError(SandholdError):
-    """No answer, or one that says later (429, 5xx, a broken connection): look again after a while."""
+    """No answer, or one that says later (429, 5xx, a broken connection): look again after a while.
+
+    `retry_after` holds the seconds that the other side asked us to stay away, if it said so.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ForbiddenError(SandholdError):
