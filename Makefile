@@ -1,0 +1,46 @@
+# Everything that people and CI do here, one target each; `make help` prints them.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help venv generate verify lint test-unit test demo bench images cluster clean
+MAKEFLAGS += --no-print-directory
+
+PYTHON := .venv/bin/python
+# The part of the tests that needs neither the cluster nor a built binary.
+UNIT := $(wildcard tests/unit tests/golden tests/property tests/wiring tests/docs)
+
+help: ## print what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+venv: ## make .venv with the locked dependencies
+	@hack/venv
+
+generate: venv ## write what is generated: CRDs, roles, reference pages
+	@set -e; for script in hack/generate/*; do [ ! -x "$$script" ] || [ -d "$$script" ] || $(PYTHON) "$$script"; done
+
+verify: venv ## fail when a generated file differs, or the layout does
+	@$(PYTHON) hack/verify/all
+
+lint: venv ## ruff, mypy, import contracts, gofmt, go vet, staticcheck
+	@$(PYTHON) hack/test lint
+
+test-unit: venv ## the tests that need no cluster, in seconds
+	@$(PYTHON) -m pytest -q $(UNIT)
+
+test: venv ## everything: checks, all tests, the real cluster; one line of totals
+	@$(PYTHON) hack/test all
+
+demo: venv ## bring up a cluster and run the main job on it
+	@$(PYTHON) hack/demo
+
+bench: venv ## measure on the cluster and write build/bench.json
+	@$(PYTHON) hack/bench/run
+
+images: venv ## build the images into the cache
+	@hack/images build
+
+cluster: venv ## bring up the test cluster (hack/cluster --help says more)
+	@hack/cluster up
+
+clean: ## remove what was built in this tree; the cache and the cluster stay
+	@rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find operator tests hack -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Builds the images from the one Dockerfile, on machines with a container engine and without one."""
