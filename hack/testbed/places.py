@@ -16,6 +16,7 @@ NETNS_FILE = Path("/run/netns") / NETNS
 LOCK_FILE = Path("/run/sandhold-testbed.lock")
 CGROUP = "sandhold"
 NODE = "sandhold-node"
+CONTEXT = "sandhold-testbed"
 
 HOST_LINK = "sandhold0"
 HOST_ADDRESS = "172.31.0.1"

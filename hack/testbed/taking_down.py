@@ -1,0 +1,91 @@
+"""`down`: ends everything that the cluster put on this machine, and says so when something will not go.
+
+It starts from what the kernel knows (our cgroups, our mounts, our link), not from what a record claims, so it also
+ends what a killed `up` left. Kept: the build cache, the logs, and containerd's image store, so that the next `up`
+need not import images again.
+"""
+
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from testbed import cgroups, containers, kernel_settings, network, places, processes, waiting
+from testbed.commands import run
+from testbed.failure import TestbedError
+
+KEPT = {"logs", "containerd"}
+ENDING_SECONDS = 30
+
+
+def down(bin_dirs: dict[str, Path] | None) -> None:
+    """Take the cluster down; `bin_dirs` is None when its parts are not built, and then no image is kept."""
+    began = time.monotonic()
+    kept = _release_containers(bin_dirs)
+    sockets = containers.shim_sockets()
+    _end_processes()
+    _unmount()
+    network.remove()
+    cgroups.remove()
+    kernel_settings.restore()
+    for leftover in (*sockets, *containers.cni_results(), *containers.log_links()):
+        leftover.unlink(missing_ok=True)
+    _remove_state(keep_images=kept)
+    images = "images kept" if kept else "no images kept"
+    print(f"down in {time.monotonic() - began:.1f} s ({images})", flush=True)
+
+
+def _release_containers(bin_dirs: dict[str, Path] | None) -> bool:
+    """Stop who would start pods, then empty containerd; returns whether its image store is fit to be kept."""
+    for name in ("kubelet", "kube-router", "kube-proxy", "kube-controller-manager", "kube-scheduler"):
+        processes.stop(name)
+    if bin_dirs is None or not processes.running("containerd"):
+        return not _has_containers_on_disk()
+    try:
+        containers.release_all(bin_dirs)
+    except TestbedError as error:
+        print(f"the image store is not kept: {error}", flush=True)
+        return False
+    processes.stop("containerd")
+    return True
+
+
+def _has_containers_on_disk() -> bool:
+    """Whether a containerd that is not running may still know containers: then its store is not clean."""
+    return (places.state() / "containerd" / "state").exists()
+
+
+def _end_processes() -> None:
+    """Kill every process in our cgroups until there is none: one that is ending may still have started another."""
+
+    def none_is_left() -> bool:
+        left = cgroups.all_processes()
+        processes.send(left, signal.SIGKILL)
+        return not left
+
+    waiting.until("all processes in the cluster's cgroups end", none_is_left, seconds=ENDING_SECONDS)
+
+
+def _unmount() -> None:
+    """Unmount all of ours, newest first; lazily, because the last reader of a mount may be somebody's shell."""
+    for target in containers.mounts():
+        run(["umount", "--lazy", target])
+
+
+def _remove_state(*, keep_images: bool) -> None:
+    state = places.state()
+    if not state.exists():
+        return
+    for entry in state.iterdir():
+        if entry.name not in KEPT:
+            _remove(entry)
+    for entry in (state / "containerd").glob("*"):
+        if not (keep_images and entry.name == "root"):
+            _remove(entry)
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink()
