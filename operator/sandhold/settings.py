@@ -17,6 +17,10 @@ class OperatorSettings(BaseSettings):
 
     namespace: str = Field(description="Namespace of the operator itself: its Lease, its Secrets, the mover's Service.")
     pod_name: str = Field(default="operator", description="Holder identity in the election Lease.")
+    backends: Path | None = Field(
+        default=None,
+        description="The backends file. Without it: sandbox-backends.json or .yaml in /etc/sandhold, then ~/.sandhold.",
+    )
     keeper_image: str = Field(description="Image of the keeper sidecar.")
     keeper_image_pull_policy: str = Field(default="IfNotPresent", description="Pull policy of the keeper image.")
     workers: int = Field(default=8, ge=1, le=64, description="Reconciles that may run at once.")
@@ -35,6 +39,10 @@ class MoverSettings(BaseSettings):
     tls_directory: Path = Field(
         default=Path("/etc/sandhold/mover-tls"),
         description="Mounted Secret: tls.crt, tls.key, ca.crt, grant.pub (PEM, Ed25519).",
+    )
+    backends: Path | None = Field(
+        default=None,
+        description="The backends file. Without it: sandbox-backends.json or .yaml in /etc/sandhold, then ~/.sandhold.",
     )
     stores_directory: Path = Field(
         default=Path("/etc/sandhold/stores"),

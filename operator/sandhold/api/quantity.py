@@ -25,7 +25,7 @@ def quantity_value(text: str) -> Fraction:
     digits, suffix = match.groups()
     number = Fraction(f"0{digits}" if digits.startswith(".") else digits.rstrip("."))
     if suffix in _BINARY:
-        return number * 1024 ** _BINARY[suffix]
+        return number * Fraction(1 << (10 * _BINARY[suffix]))
     exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
     return number * (Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent))
 
