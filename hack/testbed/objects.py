@@ -1,29 +1,35 @@
 """The objects that make a set of daemons a cluster people can use: DNS and the runtime classes."""
 
+import hashlib
 from typing import Any
 
 from testbed import images, places
 
 Document = dict[str, Any]
 
-# No forwarding: there is nowhere to forward to, and a name that is not the cluster's should fail at once.
-COREFILE = f""".:53 {{
+# No forwarding: there is nowhere to forward to, and a name that is nobody's should fail at once. Zones of their own,
+# because inside one zone `template` would answer before the others are asked.
+COREFILE = f"""cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
     errors
     health
     ready
     kubernetes cluster.local in-addr.arpa ip6.arpa {{
         pods insecure
-        fallthrough in-addr.arpa ip6.arpa
         ttl 5
     }}
+    prometheus :9153
+}}
+sandhold.test:53 {{
+    errors
     hosts {{
         {places.NODE_ADDRESS} s3.sandhold.test
-        fallthrough
     }}
+}}
+.:53 {{
+    errors
     template ANY ANY . {{
         rcode NXDOMAIN
     }}
-    prometheus :9153
 }}
 """
 LABELS = {"k8s-app": "kube-dns"}
@@ -84,7 +90,7 @@ def _dns_deployment() -> Document:
         "replicas": 1,
         "selector": {"matchLabels": LABELS},
         "template": {
-            "metadata": {"labels": LABELS},
+            "metadata": {"labels": LABELS, "annotations": {"sandhold.test/corefile": _digest(COREFILE)}},
             "spec": {
                 "serviceAccountName": "coredns",
                 "priorityClassName": "system-cluster-critical",
@@ -96,6 +102,11 @@ def _dns_deployment() -> Document:
             },
         },
     }
+
+
+def _digest(text: str) -> str:
+    """A mark of the configuration, so that a change of it makes a new pod."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _dns_container() -> Document:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from testbed.build import Component, build_all
 from testbed.components import COMPONENTS
 from testbed.failure import TestbedError

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from testbed import log_trimmer, places, processes
 
 
@@ -20,20 +21,23 @@ def write_record(**record: object) -> None:
     processes.record_file("etcd").write_text(json.dumps(record))
 
 
-def test_a_live_process_with_the_recorded_start_is_running(state: Path) -> None:
+@pytest.mark.usefixtures("state")
+def test_a_live_process_with_the_recorded_start_is_running() -> None:
     write_record(pid=os.getpid(), start=processes.start_time(os.getpid()), digest="d")
     known = processes.running("etcd")
     assert known is not None
     assert known.pid == os.getpid()
 
 
-def test_a_pid_that_was_used_again_is_not_running(state: Path) -> None:
+@pytest.mark.usefixtures("state")
+def test_a_pid_that_was_used_again_is_not_running() -> None:
     write_record(pid=os.getpid(), start=1, digest="d")
     assert processes.running("etcd") is None
 
 
+@pytest.mark.usefixtures("state")
 @pytest.mark.parametrize("torn", ["", "{", "[]", '{"pid": 1}'])
-def test_a_torn_record_is_no_record(state: Path, torn: str) -> None:
+def test_a_torn_record_is_no_record(torn: str) -> None:
     processes.record_file("etcd").write_text(torn)
     assert processes.running("etcd") is None
 

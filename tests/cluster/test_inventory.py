@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from testbed import cgroups, inventory, places
 
 pytestmark = pytest.mark.cluster
