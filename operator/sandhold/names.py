@@ -24,6 +24,11 @@ LABEL_SANDBOX = f"{GROUP}/sandbox"
 LABEL_SESSION_UID = f"{GROUP}/session-uid"
 LABEL_FOREIGN_WEBUI = "openace.webui.kind"
 
+# Labels of the movers' pods, set by the chart: the one peer inside the cluster that a sandbox's wall lets through.
+LABEL_APP = "app.kubernetes.io/name"
+LABEL_COMPONENT = "app.kubernetes.io/component"
+COMPONENT_MOVER = "mover"
+
 # Who made an object for whom, as `kind/namespace/name/uid`: what a sweep compares with a live read.
 ANNOTATION_OWNER = f"{GROUP}/owner"
 # A new value makes a stopped session start again.
@@ -35,6 +40,8 @@ ANNOTATION_MOVER_ADDRESS = f"{GROUP}/mover-address"
 ANNOTATION_MOVER_CA = f"{GROUP}/mover-ca"
 # The epoch a pod was made for.
 ANNOTATION_EPOCH = f"{GROUP}/epoch"
+# Digest of the pod as it was asked for: tells a pod that somebody altered from one made from an older spec.
+ANNOTATION_INTENT = f"{GROUP}/intent"
 
 FINALIZER_WORKSPACE = f"{GROUP}/workspace"
 FINALIZER_WALLS = f"{GROUP}/walls"
@@ -49,6 +56,8 @@ TOKEN_AUDIENCE = "sandhold-mover"
 MOVER_SERVICE = "sandhold-mover"
 MOVER_TLS_NAME = "sandhold-mover"
 """Server name that a keeper and an operator expect in a mover's certificate, whatever address they dialled."""
+OPERATOR_TLS_NAME = "sandhold-operator"
+"""Name in the operator's client certificate: what a mover takes orders from."""
 CA_SECRET = "sandhold-ca"
 MOVER_TLS_SECRET = "sandhold-mover-tls"
 ELECTION_LEASE = "sandhold-operator"
