@@ -41,6 +41,60 @@ CONDITION_TYPES = MappingProxyType(
 )
 
 
+# Reasons of conditions where nothing is refused. A refusal's reason is its code in CamelCase.
+REASONS = MappingProxyType(
+    {
+        "Accepted": "The configuration allows the AgentSandbox.",
+        "Admitted": "The session was allowed to start.",
+        "Pending": "This has not been looked at yet.",
+        "Starting": "The session is on its way to Ready.",
+        "WaitingForPod": "The pod was created; its containers do not run yet.",
+        "WaitingForKeeper": "The pod runs; its keeper has not called home yet.",
+        "WaitingForMover": "No mover can be reached at the moment; the pod stays as it is.",
+        "PreparingWorkspace": "The keeper restores the workspace or writes its entries.",
+        "CollectingEvidence": "The keeper looks at runtime and walls.",
+        "OpeningGate": "The evidence is good; init was told to start the agent.",
+        "Running": "The agent runs, or idles for exec.",
+        "Verified": "What was to be seen was seen.",
+        "Restored": "The workspace came from its last archive.",
+        "Initialized": "The workspace is new, with its entries.",
+        "Stored": "The archive is stored and verified.",
+        "NotRequested": "The AgentSandbox keeps no archives (snapshot.onStop: false).",
+        "Stopping": "The session is on its way to a stop.",
+        "EndingAgent": "Init was told to end the agent.",
+        "Archiving": "The workspace streams into the store.",
+        "DeletingPod": "The archive is safe; the pod is going.",
+        "Suspended": "The session was stopped in order and can be resumed.",
+        "TtlExpired": "The session's time limit suspended it.",
+        "Finished": "The agent ended by itself with exit code 0.",
+        "AgentFailed": "The agent ended by itself with another exit code.",
+        "PodLost": "The pod disappeared while the session was to run.",
+        "Discarded": "The workspace was given up on a person's order.",
+        "Settled": "There is nothing to do.",
+        "Progressing": "The operator is at work.",
+    }
+)
+
+# Reasons of Events on our objects, beside the refusals' reasons.
+EVENT_REASONS = MappingProxyType(
+    {
+        "Accepted": "The configuration allows the AgentSandbox.",
+        "PodCreated": "A pod was created for the session.",
+        "PodLost": "The pod disappeared while the session was to run; another one starts from the last archive.",
+        "Initialized": "The session started with a new workspace.",
+        "Restored": "The session started with the workspace of its last archive.",
+        "Ready": "The walls hold, the runtime is the promised one, the agent runs.",
+        "Stopping": "The session is being stopped, and why.",
+        "Archived": "The workspace is stored and verified.",
+        "ArchiveFailed": "The archive could not be stored; the pod stays and it is tried again.",
+        "Suspended": "The session is stopped; its workspace is safe.",
+        "Finished": "The agent ended by itself with exit code 0; its workspace is safe.",
+        "AgentFailed": "The agent ended by itself with another exit code; its workspace is safe.",
+        "WorkspaceDiscarded": "The session went without an archive, on a person's order.",
+    }
+)
+
+
 class RefusalCode(StrEnum):
     """Why something is refused or held up."""
 

@@ -94,8 +94,8 @@ def kind_schema(kind: type[BaseModel]) -> Schema:
         "type": "object",
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
+            "apiVersion": {"type": "string", "description": f"{names.API_VERSION}."},
+            "kind": {"type": "string", "description": f"{kind.__name__}."},
             "metadata": {"type": "object"},
             **parts,
         },

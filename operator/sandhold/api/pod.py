@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from sandhold.api.model import ApiModel, ListMap, Rule
-from sandhold.api.quantity import Quantity, is_quantity, quantity_value
+from sandhold.api.quantity import Quantity, cel_is_quantity, is_quantity, quantity_value
 from sandhold.api.texts import DNS_LABEL, ENV_NAME, RESERVED_ENV_PREFIX, name_rule, pattern_rule
 
 ENV_CHARACTERS = 16384
@@ -99,7 +99,7 @@ def _all_quantities(amounts: dict[str, str]) -> bool:
 
 def _amounts(field: str) -> Rule:
     return Rule(
-        cel="self.all(k, isQuantity(string(self[k])) && quantity(string(self[k])).sign() >= 0)",
+        cel=f"self.all(k, {cel_is_quantity('string(self[k])')})",
         message=f"resources.{field} must hold quantities that are not negative, such as cpu: 500m, memory: 1Gi",
         holds=_all_quantities,
     )

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from sandhold.api.model import Rule
+from sandhold.api.texts import cel_text
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_FORM = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2}|)")
+_FORM = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]|)")
 LONGEST = 32
 
 
@@ -40,6 +41,11 @@ def is_quantity(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
+def cel_is_quantity(text: str) -> str:
+    """The same claim in CEL about a string expression. The form is ours, so that both sides agree on every text."""
+    return f"{text}.matches({cel_text(f'^(?:{_FORM.pattern})$')}) && isQuantity({text})"
+
+
 def _number_to_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -57,7 +63,7 @@ Quantity = Annotated[str, BeforeValidator(_number_to_text), Field(max_length=LON
 def size_rule(field: str) -> Rule:
     """The claim that a field is a size of at least one byte."""
     return Rule(
-        cel="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0",
+        cel=f"{cel_is_quantity('string(self)')} && quantity(string(self)).compareTo(quantity('1')) >= 0",
         message=f"{field} must be a quantity of at least one byte, such as 512Mi or 2Gi",
         holds=_sized,
     )

@@ -17,8 +17,15 @@ from sandhold.api.workspace import Workspace
 AGENT_USER = 10001
 COMMAND_CHARACTERS = 16384
 
-UserId = Annotated[int, Field(ge=1, le=2147483647)]
 Seconds = Annotated[int, Field(ge=1, le=31536000)]
+
+
+def _identity_rule(field: str) -> Rule:
+    return Rule(
+        cel="self >= 1 && self <= 2147483647",
+        message=f"{field} must be from 1 to 2147483647: nothing in a sandbox runs as root",
+        holds=lambda number: 1 <= number <= 2147483647,
+    )
 
 
 class SnapshotPolicy(ApiModel):
@@ -126,8 +133,12 @@ class AgentSandboxSpec(ApiModel):
         ]
         | None
     ) = Field(default=None, description="Isolation tier of the operator's configuration; its default tier if left out.")
-    run_as_user: UserId = Field(default=AGENT_USER, description="User that the agent runs as. Never 0.")
-    run_as_group: UserId = Field(default=AGENT_USER, description="Group that the agent runs as. Never 0.")
+    run_as_user: Annotated[int, _identity_rule("spec.runAsUser")] = Field(
+        default=AGENT_USER, description="User that the agent runs as. Never 0."
+    )
+    run_as_group: Annotated[int, _identity_rule("spec.runAsGroup")] = Field(
+        default=AGENT_USER, description="Group that the agent runs as. Never 0."
+    )
     pod: PodPlacement | None = Field(default=None, description="Where the pods may run.")
     workspace: Workspace = Field(
         default_factory=Workspace, description="The folder that survives stops and lost nodes."

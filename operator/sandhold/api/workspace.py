@@ -26,6 +26,13 @@ class DirectoryEntry(ApiModel):
     """A folder. It has no settings: write {}."""
 
 
+_MODE_RULE = Rule(
+    cel="self >= 0 && self <= 511",
+    message="workspace.entries mode must be from 0 to 0777: permission bits only, no setuid, setgid or sticky",
+    holds=lambda mode: 0 <= mode <= 0o777,
+)
+
+
 class Entry(ApiModel):
     """A file or folder that a new workspace starts with."""
 
@@ -40,7 +47,7 @@ class Entry(ApiModel):
     path: Annotated[str, Field(min_length=1, max_length=1024), relative_path_rule("workspace.entries path")] = Field(
         description="Path below the mount path. Missing parent folders are made with mode 0755."
     )
-    mode: Annotated[int, Field(ge=0, le=0o777)] | None = Field(
+    mode: Annotated[int, _MODE_RULE] | None = Field(
         default=None,
         description=(
             "Permission bits. YAML takes octal (0640); JSON needs the decimal number (416). "
