@@ -1,8 +1,8 @@
 """What one pass wants: a value that says everything and does nothing.
 
 `cluster/apply.py` carries it out in this order: finalizer put on, `writes` in their order, `calls` in their order,
-`status`, `events` (only when the status write, if any, succeeded), finalizer taken off. The first failure ends the pass.
-A plan that wants what the world already has is carried out without a request.
+`status`, `events` (only when the status write, if any, succeeded), finalizer taken off. The first failure ends the
+pass. A plan that wants what the world already has is carried out without a request.
 
 The YAML form (`to_yaml`) has a fixed order of keys: golden files, debug logs and the `plan` command all use it.
 """
@@ -10,6 +10,8 @@ The YAML form (`to_yaml`) has a fixed order of keys: golden files, debug logs an
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 from sandhold.desired.world import KubeObject
 
@@ -61,7 +63,7 @@ Write = Create | Apply | Delete | WriteStatus
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order to the keeper of a pod (operator/keeper/PROTOCOL.md 4.2). The apply layer signs `grant`, if one is given."""
+    """An order to the keeper of a pod (operator/keeper/PROTOCOL.md 4.2). The apply layer signs `grant`, if given."""
 
     pod_uid: str
     verb: str
@@ -105,3 +107,66 @@ class Plan:
     finalizer_remove: str | None = None
     wake_after: float | None = None
     """Seconds until this key must be looked at again even if nothing happens."""
+
+
+def to_yaml(plan: Plan) -> str:
+    """The plan as YAML for people and golden files: fixed order of keys, nothing that is not wanted, never anchors."""
+    parts = {
+        "finalizerAdd": plan.finalizer_add,
+        "writes": [_write(write) for write in plan.writes],
+        "calls": [_call(call) for call in plan.calls],
+        "status": _plain(plan.status) if plan.status is not None else None,
+        "events": [{"type": event.type, "reason": event.reason, "message": event.message} for event in plan.events],
+        "finalizerRemove": plan.finalizer_remove,
+        "wakeAfter": plan.wake_after,
+    }
+    wanted = {key: part for key, part in parts.items() if part is not None and part != []}
+    return yaml.dump(wanted, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a value that stands twice in a plan twice, since a reader of a golden file should not follow anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+
+def _plain(value: Any) -> Any:
+    """Mappings and tuples of any kind as the dictionaries and lists that YAML knows."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _reference(reference: Reference) -> dict[str, Any]:
+    return {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "namespace": reference.namespace,
+        "name": reference.name,
+    }
+
+
+def _write(write: Write) -> dict[str, Any]:
+    match write:
+        case Create(document):
+            return {"create": _plain(document)}
+        case Apply(document):
+            return {"apply": _plain(document)}
+        case Delete(reference, uid, cause, grace):
+            parts = {**_reference(reference), "uid": uid, "cause": cause}
+            return {"delete": parts if grace is None else {**parts, "graceSeconds": grace}}
+        case WriteStatus(reference, status):
+            return {"writeStatus": {**_reference(reference), "status": _plain(status)}}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    match call:
+        case Order(pod_uid, verb, arguments, grant):
+            parts = {"podUid": pod_uid, "verb": verb, "arguments": _plain(arguments)}
+            return {"order": parts if grant is None else {**parts, "grant": _plain(grant)}}
+        case Fence(store, slot, epoch, parent, pod_uid):
+            source = None if parent is None else {"epoch": parent[0], "sequence": parent[1]}
+            return {"fence": {"store": store, "slot": slot, "epoch": epoch, "parent": source, "podUid": pod_uid}}

@@ -63,6 +63,8 @@ class Installation:
     """Service address and endpoints of the API server: what no sandbox may reach."""
     runtime_classes: Observed[Mapping[str, str]]
     """Name of each RuntimeClass to its handler."""
+    node_addresses: Observed[tuple[str, ...]] = ABSENT
+    """Addresses of the nodes: the public ones are walled off one by one. `ABSENT` when nobody looks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ class Keeper:
 
     connected: bool
     report: KeeperReport | None
+    reported_at: datetime | None = None
+    """When this process received the report. Retries are spaced by it; without it they follow every report at once."""
 
 
 @dataclass(frozen=True, slots=True)
