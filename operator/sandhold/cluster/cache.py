@@ -1,8 +1,9 @@
 """What the API server was last heard to hold: fed by watches, by lists and by the answers to our own writes.
 
-Three laws. It never goes back: an older version of an object it already knows is ignored, so that our own writes are
-seen at once. What was deleted stays deleted: no late event brings it back. A list is compared with the whole kind, since the watches never tell what
-vanished while they were away. What it holds is shared: nobody may change it. It reads and decides nothing itself.
+Three laws. It never goes back: an older version of an object that it knows is ignored, so our own writes are seen at
+once. What was deleted stays deleted: no late event brings it back. A list is compared with the whole kind, since the
+watches never tell what vanished while they were away. What it holds is shared: nobody may change it. It reads and
+decides nothing itself.
 """
 
 import time

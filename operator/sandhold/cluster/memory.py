@@ -1,0 +1,55 @@
+"""What this process remembers between passes: never needed for being right, only for being quick and quiet.
+
+Everything here is bounded and may be forgotten at any time: a restart forgets all of it, and the next pass observes,
+asks or writes once more, which is harmless by construction.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from sandhold.desired.plan import Reference
+
+K = TypeVar("K")
+V = TypeVar("V")
+MOST = 20_000
+
+
+class Recent(Generic[K, V]):
+    """A mapping that forgets what was not written for longest once it is full."""
+
+    def __init__(self, limit: int = MOST) -> None:
+        self._limit = limit
+        self._entries: OrderedDict[K, V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        """What was kept, if it was."""
+        return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value."""
+        self._entries[key] = value
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._limit:
+            self._entries.popitem(last=False)
+
+    def pop(self, key: K) -> V | None:
+        """Forget a value, and give it."""
+        return self._entries.pop(key, None)
+
+
+@dataclass(slots=True)
+class Memory:
+    """The notes that observing, applying and the event sink leave for each other."""
+
+    suspects: Recent[Reference, str] = field(default_factory=Recent)
+    """Names that ours need and where a create met something else; the value is that object's UID."""
+    fenced: Recent[str, int] = field(default_factory=Recent)
+    """Session UID to the epoch whose fence a mover confirmed."""
+    ending: Recent[str, float] = field(default_factory=Recent)
+    """Namespaces that refused a create because they are being deleted, and when (monotonic)."""
+    seen: Recent[str, float] = field(default_factory=Recent)
+    """UID of each new session to when its first event came (monotonic), until its pod was posted."""

@@ -1,0 +1,268 @@
+"""From a key to its world: one gather of all that is known, frozen before anything is decided.
+
+Reads come from the cache, but for what no watch delivers: the store's history (asked of a mover), the namespace of an
+object that is being deleted, and names of ours that something else may have taken. All of those are asked at once.
+It decides nothing, and changes nothing but the cache and the notes of what it asked.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sandhold import names
+from sandhold.api.sandbox import AgentSandbox
+from sandhold.api.session import SandboxSession
+from sandhold.backends.model import Backends
+from sandhold.cluster.cache import Cache
+from sandhold.cluster.door import Door, Movers
+from sandhold.cluster.history import Histories
+from sandhold.cluster.installation import InstallationFacts
+from sandhold.cluster.kinds import ACCOUNT, POD, POLICY, RESOURCES, SANDBOX, SESSION, SNAPSHOT, described
+from sandhold.cluster.memory import Memory
+from sandhold.cluster.ours import is_ours
+from sandhold.cluster.reading import read_sandbox, read_session
+from sandhold.desired.plan import Reference
+from sandhold.desired.world import (
+    ABSENT,
+    Absent,
+    Keeper,
+    KubeObject,
+    Observed,
+    Present,
+    SandboxWorld,
+    SessionWorld,
+    SlotHistory,
+    StoreTrouble,
+    Unknown,
+)
+from sandhold.errors import InvalidError, NotFoundError, SandholdError
+from sandhold.reasons import RefusalCode
+from sandhold.slots.key import slot_key
+
+ENDING_SECONDS = 60.0
+Pods = Observed[tuple[KubeObject, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session's world, and the raw object that it is about: what a write must be tested against."""
+
+    subject: KubeObject
+    world: SessionWorld
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxView:
+    """An AgentSandbox's world, and the raw object that it is about."""
+
+    subject: KubeObject
+    world: SandboxWorld
+
+
+class Observer:
+    """Gathers worlds."""
+
+    def __init__(  # noqa: PLR0913 - everything that a world is gathered from
+        self,
+        door: Door,
+        movers: Movers,
+        cache: Cache,
+        facts: InstallationFacts,
+        memory: Memory,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._door = door
+        self._movers = movers
+        self._cache = cache
+        self._facts = facts
+        self._memory = memory
+        self._clock = clock
+        self.histories = Histories(movers)
+
+    async def session(self, namespace: str, name: str) -> SessionView | None:
+        """The world of a SandboxSession; None when it is not there (any more)."""
+        raw = self._cache.get(SESSION, namespace, name)
+        if raw is None:
+            return None
+        session, invalid = read_session(raw)
+        metadata = session.metadata
+        installation = self._facts.current()
+        sandbox = self._sandbox(namespace, session.spec.sandbox_ref.name)
+        slot = self._slot(session, installation.id)
+        pods = self._listed(POD, "session", metadata.uid)
+        keepers = self._keepers(pods)
+        history, squatter, is_ending = await asyncio.gather(
+            self._history(sandbox, installation.backends, slot, _fingerprint(session, keepers, pods)),
+            self._pod_squatter(session, installation.id),
+            self._is_ending(namespace, is_deleting=metadata.deletion_timestamp is not None),
+        )
+        world = SessionWorld(
+            now=self._clock(),
+            installation=installation,
+            session=session,
+            sandbox=sandbox,
+            policy=self._made_for(POLICY, sandbox),
+            service_account=self._made_for(ACCOUNT, sandbox),
+            pods=pods,
+            squatter=squatter,
+            keepers=keepers,
+            history=history,
+            snapshots=self._snapshots(session, slot),
+            namespace_terminating=is_ending,
+            fenced_epoch=self._memory.fenced.get(metadata.uid),
+            invalid=invalid,
+        )
+        return SessionView(raw, world)
+
+    async def sandbox(self, namespace: str, name: str) -> SandboxView | None:
+        """The world of an AgentSandbox; None when it is not there (any more)."""
+        raw = self._cache.get(SANDBOX, namespace, name)
+        if raw is None:
+            return None
+        sandbox = read_sandbox(raw)
+        if isinstance(sandbox, str):
+            raise InvalidError(sandbox)
+        installation = self._facts.current()
+        policy, account, is_ending = await asyncio.gather(
+            self._under_our_name(POLICY, sandbox),
+            self._under_our_name(ACCOUNT, sandbox),
+            self._is_ending(namespace, is_deleting=sandbox.metadata.deletion_timestamp is not None),
+        )
+        found = [each.value for each in (policy, account) if isinstance(each, Present)]
+        foreign = tuple(each for each in found if not is_ours(each, installation.id))
+        world = SandboxWorld(
+            now=self._clock(),
+            installation=installation,
+            sandbox=sandbox,
+            policy=_but_foreign(policy, foreign),
+            service_account=_but_foreign(account, foreign),
+            sessions=self._listed(SESSION, "sandbox", f"{namespace}/{name}"),
+            pods=self._listed(POD, "sandbox", f"{namespace}/{names.label_value(name)}"),
+            namespace_terminating=is_ending,
+            squatters=foreign,
+        )
+        return SandboxView(raw, world)
+
+    def _sandbox(self, namespace: str, name: str) -> Observed[AgentSandbox]:
+        raw = self._cache.get(SANDBOX, namespace, name)
+        if raw is None:
+            return ABSENT if self._cache.is_listed(SANDBOX) else Unknown(_not_listed(SANDBOX))
+        sandbox = read_sandbox(raw)
+        return Unknown(sandbox) if isinstance(sandbox, str) else Present(sandbox)
+
+    def _made_for(self, kind: str, sandbox: Observed[AgentSandbox]) -> Observed[KubeObject]:
+        """The policy or account of an AgentSandbox, which its own reconcile makes."""
+        if not isinstance(sandbox, Present):
+            return sandbox
+        metadata = sandbox.value.metadata
+        known = self._cache.get(kind, metadata.namespace, names.sandbox_object_name(metadata.name, metadata.uid))
+        if known is not None:
+            return Present(known)
+        return ABSENT if self._cache.is_listed(kind) else Unknown(_not_listed(kind))
+
+    def _listed(self, kind: str, index: str, value: str) -> Observed[tuple[KubeObject, ...]]:
+        if not self._cache.is_listed(kind):
+            return Unknown(_not_listed(kind))
+        return Present(self._cache.select(kind, index, value))
+
+    def _keepers(self, pods: Pods) -> Mapping[str, Keeper]:
+        known = self._movers.keepers()
+        uids = [pod["metadata"]["uid"] for pod in pods.value] if isinstance(pods, Present) else []
+        return {uid: known[uid] for uid in uids if uid in known}
+
+    def _slot(self, session: SandboxSession, installation: str) -> str:
+        metadata, status = session.metadata, session.status
+        if status.slot is not None:
+            return status.slot.key
+        sandbox = session.spec.sandbox_ref.name
+        return slot_key(installation=installation, namespace=metadata.namespace, sandbox=sandbox, session=metadata.name)
+
+    def _snapshots(self, session: SandboxSession, slot: str) -> Observed[tuple[KubeObject, ...]]:
+        """Those of this slot: another AgentSandbox may have had a session of this name, in another slot."""
+        metadata = session.metadata
+        found = self._listed(SNAPSHOT, "session", f"{metadata.namespace}/{metadata.name}")
+        if not isinstance(found, Present):
+            return found
+        return Present(tuple(each for each in found.value if f"-{slot[:10]}-" in each["metadata"]["name"]))
+
+    async def _history(
+        self, sandbox: Observed[AgentSandbox], backends: Backends, slot: str, fingerprint: Hashable
+    ) -> Observed[SlotHistory] | StoreTrouble:
+        if not isinstance(sandbox, Present):
+            return Unknown("the AgentSandbox is not there, and so the store is not known")
+        snapshot = sandbox.value.spec.snapshot
+        if not snapshot.on_stop:
+            return ABSENT
+        store = snapshot.store or next(iter(backends.stores), None)
+        if store is None or store not in backends.stores:
+            message = f"store {store or ''} of AgentSandbox {sandbox.value.metadata.name} is not configured"
+            return StoreTrouble(RefusalCode.SNAPSHOT_STORE_UNAVAILABLE, message.replace("  ", " "), retryable=True)
+        answer = await self.histories.of(store, slot, fingerprint)
+        return Present(answer) if isinstance(answer, SlotHistory) else answer
+
+    async def _pod_squatter(self, session: SandboxSession, installation: str) -> Observed[KubeObject]:
+        """Only a name that a create found taken is looked at: every other pod of ours is met by its label."""
+        metadata, slot = session.metadata, session.status.slot
+        if slot is None:
+            return ABSENT
+        name = names.pod_name(metadata.name, metadata.uid, slot.epoch)
+        reference = Reference("v1", POD, metadata.namespace, name)
+        if self._memory.suspects.get(reference) is None:
+            return ABSENT
+        found = await self._look(reference)
+        if isinstance(found, Absent) or (
+            isinstance(found, Present) and is_ours(found.value, installation, metadata.uid)
+        ):
+            self._memory.suspects.pop(reference)
+            return ABSENT
+        return found
+
+    async def _under_our_name(self, kind: str, sandbox: AgentSandbox) -> Observed[KubeObject]:
+        """What has the name of the sandbox's policy or account, whoever made it.
+
+        An apply would take a foreign object over without a word, so what the watch does not show is read.
+        """
+        metadata = sandbox.metadata
+        name = names.sandbox_object_name(metadata.name, metadata.uid)
+        known = self._cache.get(kind, metadata.namespace, name)
+        if known is not None:
+            return Present(known)
+        return await self._look(Reference(RESOURCES[kind].api_version, kind, metadata.namespace, name))
+
+    async def _look(self, reference: Reference) -> Observed[KubeObject]:
+        try:
+            return Present(await self._door.get(reference))
+        except NotFoundError:
+            return ABSENT
+        except SandholdError:
+            return Unknown(f"{described(reference)} could not be read")
+
+    async def _is_ending(self, namespace: str, *, is_deleting: bool) -> bool:
+        """Whether the namespace is being deleted; asked only when something suggests it. Unknown counts as no."""
+        noted = self._memory.ending.get(namespace)
+        if not is_deleting and (noted is None or time.monotonic() - noted > ENDING_SECONDS):
+            return False
+        found = await self._look(Reference("v1", "Namespace", "", namespace))
+        return isinstance(found, Present) and "deletionTimestamp" in found.value["metadata"]
+
+
+def _fingerprint(session: SandboxSession, keepers: Mapping[str, Keeper], pods: Pods) -> Hashable:
+    """All of ours that may have changed what the store holds of the session's slot."""
+    epoch = session.status.slot.epoch if session.status.slot is not None else None
+    there = tuple(pod["metadata"]["uid"] for pod in pods.value) if isinstance(pods, Present) else ()
+    stored = tuple(
+        (uid, keeper.report.archive_sequence)
+        for uid, keeper in sorted(keepers.items())
+        if keeper.report is not None and keeper.report.archive_state == "Stored"
+    )
+    return epoch, there, stored
+
+
+def _but_foreign(found: Observed[KubeObject], foreign: tuple[KubeObject, ...]) -> Observed[KubeObject]:
+    return ABSENT if isinstance(found, Present) and any(found.value is each for each in foreign) else found
+
+
+def _not_listed(kind: str) -> str:
+    return f"{kind} objects were not listed yet"

@@ -1,0 +1,41 @@
+"""PURE: whether an object is one of ours. A name is never enough, and neither is one label."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandhold import names
+from sandhold.cluster.reading import labels_of
+from sandhold.desired.world import KubeObject
+
+
+def is_ours(obj: KubeObject, installation: str, session_uid: str | None = None) -> bool:
+    """Whether this installation made it (for that session, if one is named), by labels that our field manager set."""
+    labels = labels_of(obj)
+    if labels.get(names.LABEL_INSTALLATION) != installation or not _set_by_us(obj):
+        return False
+    return session_uid is None or labels.get(names.LABEL_SESSION_UID) == session_uid
+
+
+def is_what_we_made(obj: KubeObject, wanted: KubeObject) -> bool:
+    """Whether an object that was there already is the one that a create asked for, made by an earlier pass."""
+    ours = labels_of(wanted)
+    same = all(labels_of(obj).get(label) == ours.get(label) for label in (names.LABEL_SESSION_UID, names.LABEL_SANDBOX))
+    installation = ours.get(names.LABEL_INSTALLATION)
+    return bool(installation) and same and is_ours(obj, str(installation))
+
+
+def _set_by_us(obj: KubeObject) -> bool:
+    """Whether our field manager owns the installation label. Without managedFields (the cache drops them) it may be."""
+    entries = obj["metadata"].get("managedFields")
+    if not entries:
+        return True
+    return any(entry.get("manager") == names.FIELD_MANAGER and _owns_label(entry) for entry in entries)
+
+
+def _owns_label(entry: Mapping[str, Any]) -> bool:
+    fields: Any = entry.get("fieldsV1")
+    for step in ("f:metadata", "f:labels", f"f:{names.LABEL_INSTALLATION}"):
+        if not isinstance(fields, Mapping) or step not in fields:
+            return False
+        fields = fields[step]
+    return True
