@@ -1,0 +1,172 @@
+"""The sandbox pod of one epoch: the agent behind the gate, the keeper beside it, and nothing that either may misuse.
+
+Builds what to ask for, and the part that is patched when a mover moves. How the stored pod is compared with this is
+`difference.py`'s business; what a pod's status says is `seen.py`'s.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandhold import names
+from sandhold.api.sandbox import AgentSandbox
+from sandhold.api.session import SandboxSession
+from sandhold.backends.admit import Admission
+from sandhold.desired import environment, ownership, runtime, volumes
+
+GRACE_SECONDS = 30
+"""Grace of a pod that somebody else deletes: what the keeper has for its last archive."""
+
+_CONTAINER_SECURITY: Mapping[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "privileged": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+}
+_KEEPER_MEMORY_REQUEST = "16Mi"
+_KEEPER_MEMORY_LIMIT = "256Mi"
+
+
+@dataclass(frozen=True, slots=True)
+class PodMaterial:
+    """What a pod is made from beside its session and AgentSandbox. All of it is known, or there is no pod."""
+
+    installation_id: str
+    admission: Admission
+    account_uid: str
+    keeper_image: str
+    keeper_image_pull_policy: str
+    mover_address: str
+    mover_ca: str
+
+
+def sandbox_pod(material: PodMaterial, sandbox: AgentSandbox, session: SandboxSession, epoch: int) -> dict[str, Any]:
+    """The pod as it is POSTed."""
+    meta = session.metadata
+    metadata: dict[str, Any] = {
+        "name": names.pod_name(meta.name, meta.uid, epoch),
+        "namespace": meta.namespace,
+        "labels": ownership.pod_labels(material.installation_id, sandbox, session),
+        "annotations": {names.ANNOTATION_OWNER: ownership.session_owner(session), names.ANNOTATION_EPOCH: str(epoch)},
+        "ownerReferences": [_controller(sandbox, material.account_uid)],
+    }
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(material, sandbox, session)}
+    metadata["annotations"][names.ANNOTATION_INTENT] = intent_of(document)
+    metadata["annotations"] |= mover_annotations(material.mover_address, material.mover_ca)
+    return document
+
+
+def intent_of(document: Mapping[str, Any]) -> str:
+    """Digest of a pod as asked for, without what may change while it runs."""
+    return names.short_hash(json.dumps(document, sort_keys=True, separators=(",", ":")), length=32)
+
+
+def mover_annotations(address: str, ca: str) -> dict[str, str]:
+    """Where the keeper finds home. Patched when it changes; the keeper's files follow."""
+    return {names.ANNOTATION_MOVER_ADDRESS: address, names.ANNOTATION_MOVER_CA: ca}
+
+
+def _controller(sandbox: AgentSandbox, account_uid: str) -> dict[str, Any]:
+    """The service account owns the pod: an owner that a drain accepts, and whose deletion we decide on.
+
+    Never a custom object of a user's: its foreground deletion would take the pod before the archive.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "name": ownership.sandbox_label(sandbox),
+        "uid": account_uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _spec(material: PodMaterial, sandbox: AgentSandbox, session: SandboxSession) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        **runtime.runtime_demands(material.admission.runtime_class),
+        "serviceAccountName": ownership.sandbox_label(sandbox),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "hostNetwork": False,
+        "hostPID": False,
+        "hostIPC": False,
+        "shareProcessNamespace": False,
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": sandbox.spec.run_as_user,
+            "runAsGroup": sandbox.spec.run_as_group,
+            "fsGroup": sandbox.spec.run_as_group,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "initContainers": [_keeper(material, sandbox)],
+        "containers": [_agent(material, sandbox, session)],
+        "volumes": volumes.pod_volumes(sandbox),
+    }
+    return spec | _placement(sandbox)
+
+
+def _placement(sandbox: AgentSandbox) -> dict[str, Any]:
+    placement = sandbox.spec.pod
+    secrets = [{"name": item.name} for item in sandbox.spec.image_pull_secrets]
+    parts: dict[str, Any] = {"imagePullSecrets": secrets}
+    if placement is not None:
+        parts["nodeSelector"] = dict(placement.node_selector)
+        parts["tolerations"] = [item.wire() for item in placement.tolerations]
+    return {key: part for key, part in parts.items() if part}
+
+
+def _keeper(material: PodMaterial, sandbox: AgentSandbox) -> dict[str, Any]:
+    """The keeper as a native sidecar. Its hook takes milliseconds: while one blocks there is no pod IP and no wall."""
+    disk = volumes.keeper_disk_bytes(sandbox)
+    install = [names.PATH_KEEPER_BINARY, "install", names.PATH_INIT]
+    return {
+        "name": names.KEEPER_CONTAINER,
+        "image": material.keeper_image,
+        "imagePullPolicy": material.keeper_image_pull_policy,
+        "command": [names.PATH_KEEPER_BINARY, "keeper"],
+        "restartPolicy": "Always",
+        "lifecycle": {"postStart": {"exec": {"command": install}}},
+        "resources": {
+            "requests": {"cpu": "10m", "memory": _KEEPER_MEMORY_REQUEST, "ephemeral-storage": "64Mi"},
+            "limits": {"memory": _KEEPER_MEMORY_LIMIT, "ephemeral-storage": str(disk)},
+        },
+        "securityContext": _security(),
+        "volumeMounts": volumes.keeper_mounts(),
+    }
+
+
+def _agent(material: PodMaterial, sandbox: AgentSandbox, session: SandboxSession) -> dict[str, Any]:
+    """The agent behind the gate.
+
+    The working folder is the mount path, which exists before the workspace does: the runtime would make any deeper one,
+    as root, inside the volume that is to be filled. Init goes deeper by itself.
+    """
+    spec = sandbox.spec
+    container: dict[str, Any] = {
+        "name": names.AGENT_CONTAINER,
+        "image": material.admission.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": [names.PATH_INIT],
+        "workingDir": spec.workspace.mount_path,
+        "env": environment.container_environment(environment.agent_environment(spec.env, session.spec.env)),
+        "ports": [{"name": item.name, "containerPort": item.port, "protocol": item.protocol} for item in spec.ports],
+        "resources": {key: dict(amounts) for key, amounts in material.admission.resources.items()},
+        "readinessProbe": {
+            "exec": {"command": [names.PATH_INIT, "ready"]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 5,
+            "failureThreshold": 1,
+        },
+        "securityContext": _security(),
+        "volumeMounts": volumes.agent_mounts(sandbox),
+    }
+    return {key: part for key, part in container.items() if part not in (None, [], {})}
+
+
+def _security() -> dict[str, Any]:
+    return {**_CONTAINER_SECURITY, "capabilities": {"drop": ["ALL"]}}

@@ -1,0 +1,1 @@
+"""Where a sandbox may connect: one capability, and every half of it."""
