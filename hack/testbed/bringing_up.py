@@ -25,6 +25,7 @@ from testbed import (
     places,
     processes,
     s3,
+    taking_down,
     waiting,
 )
 from testbed.failure import TestbedError
@@ -40,6 +41,8 @@ def up() -> None:
     packages.ensure_installed()
     bin_dirs = build_parts()
     began = time.monotonic()
+    if taking_down.was_interrupted():
+        taking_down.down(bin_dirs)
     _lay_out(bin_dirs)
     network.create()
     table = daemons.table(bin_dirs)

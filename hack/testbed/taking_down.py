@@ -21,6 +21,8 @@ ENDING_SECONDS = 30
 def down(bin_dirs: dict[str, Path] | None) -> None:
     """Take the cluster down; `bin_dirs` is None when its parts are not built, and then no image is kept."""
     began = time.monotonic()
+    places.state().mkdir(parents=True, exist_ok=True)
+    _mark().touch()
     kept = _release_containers(bin_dirs)
     sockets = containers.shim_sockets()
     _end_processes()
@@ -33,6 +35,15 @@ def down(bin_dirs: dict[str, Path] | None) -> None:
     _remove_state(keep_images=kept)
     images = "images kept" if kept else "no images kept"
     print(f"down in {time.monotonic() - began:.1f} s ({images})", flush=True)
+
+
+def was_interrupted() -> bool:
+    """Whether a `down` was killed: what it left has holes, and can only be taken down further."""
+    return _mark().exists()
+
+
+def _mark() -> Path:
+    return places.state() / "ending"
 
 
 def _release_containers(bin_dirs: dict[str, Path] | None) -> bool:
@@ -73,15 +84,13 @@ def _unmount() -> None:
 
 
 def _remove_state(*, keep_images: bool) -> None:
-    state = places.state()
-    if not state.exists():
-        return
-    for entry in state.iterdir():
-        if entry.name not in KEPT:
+    for entry in places.state().iterdir():
+        if entry.name not in KEPT and entry != _mark():
             _remove(entry)
-    for entry in (state / "containerd").glob("*"):
+    for entry in (places.state() / "containerd").glob("*"):
         if not (keep_images and entry.name == "root"):
             _remove(entry)
+    _mark().unlink()
 
 
 def _remove(entry: Path) -> None:
