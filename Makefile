@@ -15,7 +15,7 @@ venv: ## make .venv with the locked dependencies
 	@hack/venv
 
 generate: venv ## write what is generated: CRDs, roles, reference pages
-	@set -e; for script in hack/generate/*; do [ ! -x "$$script" ] || [ -d "$$script" ] || $(PYTHON) "$$script"; done
+	@$(PYTHON) hack/generate/all
 
 verify: venv ## fail when a generated file differs, or the layout does
 	@$(PYTHON) hack/verify/all

@@ -1,0 +1,109 @@
+"""Helm install or upgrade of the tree's own chart with the tree's own images, and the Secret of the store.
+
+Done again it changes nothing: the MAC keys of the store are made once and never replaced, since every archive that is
+there depends on them.
+"""
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from imaging.builds import Built
+from installation.client import Cluster, Object
+from testbed import places
+from testbed.commands import run
+from testbed.failure import TestbedError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NAMESPACE = "sandhold-system"
+RELEASE = "sandhold"
+STORE_SECRET = "sandhold-store-main"  # noqa: S105 - a name
+INSTALLATION = "testbed"
+# For the tests alone: a store whose bucket is not there, and a tier whose RuntimeClass is not there.
+ABSENT_STORE = "absent"
+ABSENT_BUCKET = "sandhold-absent"
+ABSENT_TIER = "ghost"
+_INSTALL_SECONDS = 240
+
+
+def install(cluster: Cluster, images: Sequence[Built], *, for_tests: bool = False) -> float:
+    """Install or upgrade and wait until operator and movers are ready; returns the seconds it took."""
+    began = time.monotonic()
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    _ensure_store_secret(cluster)
+    values = REPOSITORY / "build" / "values.json"
+    values.parent.mkdir(exist_ok=True)
+    values.write_text(json.dumps(_values(images, for_tests=for_tests), indent=2))
+    helm = [str(places.cache() / "bin" / "helm"), "--kubeconfig", str(places.kubeconfig()), "--namespace", NAMESPACE]
+    chart = str(REPOSITORY / "charts" / "sandhold")
+    bound = ["--wait", f"--timeout={_INSTALL_SECONDS - 30}s"]
+    try:
+        run([*helm, "upgrade", "--install", RELEASE, chart, "--values", str(values), *bound], timeout=_INSTALL_SECONDS)
+    except TestbedError as error:
+        raise TestbedError(f"{error}\n{_state(cluster)}") from error
+    return time.monotonic() - began
+
+
+def _state(cluster: Cluster) -> str:
+    """What is there when an installation fails, so that the log alone tells why."""
+    said = []
+    for words in (
+        ("get", "pods,deployments", "-n", NAMESPACE, "-o", "wide"),
+        ("logs", "-n", NAMESPACE, "deployment/sandhold-operator", "--tail=30"),
+        ("logs", "-n", NAMESPACE, "deployment/sandhold-mover", "--tail=30"),
+    ):
+        done = cluster.try_kubectl(*words, timeout=20)
+        said.append(f"$ kubectl {' '.join(words)}\n{done.stdout}{done.stderr}")
+    return "\n".join(said)
+
+
+def _ensure_store_secret(cluster: Cluster) -> None:
+    if cluster.get("Secret", NAMESPACE, STORE_SECRET):
+        return
+    content = {
+        "access-key-id": places.S3_ACCESS_KEY,
+        "secret-access-key": places.S3_SECRET_KEY,
+        "mac-keys.json": json.dumps({"current": "first", "keys": {"first": secrets.token_hex(32)}}),
+    }
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": NAMESPACE, "name": STORE_SECRET},
+            "data": {name: base64.b64encode(value.encode()).decode() for name, value in content.items()},
+        }
+    )
+
+
+def _values(images: Sequence[Built], *, for_tests: bool) -> Object:
+    """The chart's values for this cluster."""
+    tags = {image.name: image.reference.rpartition(":") for image in images}
+    agent = next(image.moving for image in images if image.name == "sample-agent")
+    stores: dict[str, Any] = {"main": _store(places.S3_BUCKET)}
+    classes = {"runc": "runc", "gvisor": "gvisor"}
+    if for_tests:
+        stores[ABSENT_STORE] = _store(ABSENT_BUCKET)
+        classes[ABSENT_TIER] = "no-such-runtime"
+    tiers = {
+        name: {"runtime_class": runtime, "egress": {"cni": {}}, "default_image": agent}
+        for name, runtime in classes.items()
+    }
+    return {
+        "image": {"repository": tags["sandhold"][0], "tag": tags["sandhold"][2]},
+        "keeperImage": {"repository": tags["sandhold-keeper"][0], "tag": tags["sandhold-keeper"][2]},
+        "backends": {
+            "installation_id": INSTALLATION,
+            "default_tier": "gvisor",
+            "tiers": tiers,
+            "stores": stores,
+        },
+        "stores": {name: {"existingSecret": STORE_SECRET} for name in stores},
+    }
+
+
+def _store(bucket: str) -> Object:
+    return {"type": "s3", "endpoint": places.S3_URL, "region": places.S3_REGION, "bucket": bucket}

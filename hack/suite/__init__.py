@@ -1,0 +1,1 @@
+"""Runs everything that `make test` runs, and adds up what each part says of itself."""

@@ -1,0 +1,98 @@
+"""What the test run consists of, in order: the cheap and telling parts first, the cluster last."""
+
+import shutil
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RESULTS = REPOSITORY / "build" / "test"
+GO_SOURCE = REPOSITORY / "operator" / "keeper"
+STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
+
+
+class Counts(StrEnum):
+    """How a part says what it did."""
+
+    CHECK = "check"
+    """By its exit code: one test, passed or failed."""
+    STEP = "step"
+    """It prepares something. Nothing is counted unless it fails."""
+    PYTEST = "pytest"
+    GO = "go"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One program to run; `needs` names parts without whose success this one says nothing."""
+
+    name: str
+    argv: tuple[str, ...]
+    counts: Counts = Counts.CHECK
+    seconds: float = 300
+    folder: Path = REPOSITORY
+    needs: tuple[str, ...] = ()
+
+
+def _python(*words: str) -> tuple[str, ...]:
+    return (sys.executable, *words)
+
+
+def _pytest(name: str, *folders: str, seconds: float, needs: tuple[str, ...] = ()) -> Part:
+    report = f"--junit-xml={RESULTS / f'{name}.xml'}"
+    return Part(name, _python("-m", "pytest", report, *folders), Counts.PYTEST, seconds, needs=needs)
+
+
+def _script(path: str, *words: str) -> tuple[str, ...]:
+    return (str(REPOSITORY / path), *words)
+
+
+LINT = (
+    Part("ruff", _python("-m", "ruff", "check", "--quiet")),
+    Part("ruff-format", _python("-m", "ruff", "format", "--check", "--quiet")),
+    Part("mypy", _python("-m", "mypy")),
+    Part("import-contracts", (str(Path(sys.executable).parent / "lint-imports"),)),
+    # gofmt lists what differs and exits with 0 all the same.
+    Part(
+        "gofmt", ("sh", "-c", 'differing=$(gofmt -l .) && echo "$differing" && [ -z "$differing" ]'), folder=GO_SOURCE
+    ),
+    Part("go-vet", ("go", "vet", "./..."), seconds=600, folder=GO_SOURCE),
+    Part("staticcheck", ("go", "run", STATICCHECK, "./..."), seconds=600, folder=GO_SOURCE),
+)
+
+VERIFY = (Part("generated-files", _python("hack/generate/all", "--check")), Part("layout", _python("hack/verify/all")))
+
+UNIT = (
+    _pytest(
+        "unit", "tests/unit", "tests/golden", "tests/property", "tests/wiring", "tests/docs", seconds=600,
+    ),
+)  # fmt: skip
+
+GO = (Part("go-race", ("go", "test", "-race", "-json", "./..."), Counts.GO, seconds=900, folder=GO_SOURCE),)
+
+_BUILT = "cluster-build"
+_UP = "cluster-up"
+_INSTALLED = "install"
+
+CLUSTER = (
+    Part(_BUILT, _script("hack/cluster", "build"), Counts.STEP, seconds=3600),
+    _pytest("chart", "tests/chart", seconds=300, needs=(_BUILT,)),
+    _pytest("programs", "tests/programs", seconds=900),
+    _pytest("cluster", "tests/cluster", seconds=1200, needs=(_BUILT,)),
+    Part(_UP, _script("hack/cluster", "up"), Counts.STEP, seconds=300, needs=(_BUILT,)),
+    Part(_INSTALLED, _script("hack/install", "--for-tests"), Counts.STEP, seconds=1200, needs=(_UP,)),
+    _pytest("e2e", "tests/e2e", seconds=1200, needs=(_INSTALLED,)),
+)
+
+
+def everything() -> tuple[Part, ...]:
+    """All parts."""
+    return (*LINT, *VERIFY, *UNIT, *GO, *CLUSTER)
+
+
+def missing_programs() -> str:
+    """One sentence on what this machine lacks, or nothing."""
+    needed = {"go": "Go 1.26 or newer", "gcc": "gcc (for Go's race detector)", "git": "git"}
+    lacking = [text for program, text in needed.items() if not shutil.which(program)]
+    return f"not installed: {', '.join(lacking)}" if lacking else ""

@@ -1,0 +1,106 @@
+"""The closing line adds up what happened: above all, it never hides a failure."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from suite import parts, totals
+from suite.parts import Counts, Part
+from suite.running import Runner
+from suite.totals import Totals
+
+
+def junit(folder: Path, **counts: int) -> Path:
+    attributes = " ".join(f'{name}="{value}"' for name, value in counts.items())
+    report = folder / "report.xml"
+    report.write_text(f"<testsuites><testsuite {attributes}/></testsuites>")
+    return report
+
+
+def test_the_closing_line_has_its_one_form() -> None:
+    assert str(Totals(3, 2, 1)) == "3 passed, 2 failed, 1 skipped"
+
+
+def test_pytest_failures_and_errors_both_fail(tmp_path: Path) -> None:
+    report = junit(tmp_path, tests=10, failures=2, errors=1, skipped=3)
+    assert totals.of_pytest(report, 1) == Totals(4, 3, 3)
+
+
+def test_a_run_that_left_no_report_failed(tmp_path: Path) -> None:
+    assert totals.of_pytest(tmp_path / "none.xml", 0) == Totals(failed=1)
+
+
+def test_a_torn_report_failed(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text("<testsuites><tests")
+    assert totals.of_pytest(tmp_path / "report.xml", 0) == Totals(failed=1)
+
+
+def test_an_exit_code_is_never_zero_failures(tmp_path: Path) -> None:
+    assert totals.of_pytest(junit(tmp_path, tests=5), 2) == Totals(5, 1, 0)
+    assert totals.of_go("", 2) == Totals(failed=1)
+
+
+def test_no_tests_at_all_are_no_success(tmp_path: Path) -> None:
+    assert totals.of_pytest(junit(tmp_path, tests=0), 0).failed == 1
+    assert totals.of_pytest(junit(tmp_path, tests=2, skipped=2), 0) == Totals(0, 1, 2)
+
+
+def test_go_counts_tests_and_not_packages() -> None:
+    events = [
+        {"Action": "run", "Test": "TestA"},
+        {"Action": "pass", "Test": "TestA"},
+        {"Action": "fail", "Test": "TestB"},
+        {"Action": "skip", "Test": "TestC"},
+        {"Action": "fail", "Package": "p"},
+    ]
+    log = "\n".join(["# a word of the compiler", *(json.dumps(event) for event in events)])
+    assert totals.of_go(log, 1) == Totals(1, 1, 1)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    monkeypatch.setattr("suite.running.RESULTS", tmp_path / "results")
+    return Runner()
+
+
+def test_a_part_whose_need_failed_is_counted_as_failed(runner: Runner) -> None:
+    runner.run(Part("first", ("false",)))
+    assert not runner.run(Part("second", ("true",), needs=("first",)))
+    assert runner.totals == Totals(failed=2)
+
+
+def test_a_step_counts_only_when_it_fails(runner: Runner) -> None:
+    assert runner.run(Part("good", ("true",), Counts.STEP))
+    assert runner.totals == Totals()
+    assert not runner.run(Part("bad", ("false",), Counts.STEP))
+    assert runner.totals == Totals(failed=1)
+
+
+def test_a_program_that_is_not_there_failed(runner: Runner) -> None:
+    assert not runner.run(Part("absent", ("/nowhere/program",)))
+    assert runner.totals == Totals(failed=1)
+
+
+def test_a_part_that_takes_too_long_is_ended_with_all_its_processes(runner: Runner, tmp_path: Path) -> None:
+    said = tmp_path / "children"
+    script = f"(sleep 60 & echo $! >{said}; wait) & wait"
+    assert not runner.run(Part("slow", ("sh", "-c", script), seconds=0.5))
+    assert runner.totals == Totals(failed=1)
+    state = Path(f"/proc/{said.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_parts_need_only_what_runs_before_them() -> None:
+    seen: set[str] = set()
+    for part in parts.everything():
+        assert set(part.needs) <= seen, part.name
+        assert part.name not in seen
+        seen.add(part.name)
+
+
+def test_every_folder_of_tests_is_run_by_exactly_one_part() -> None:
+    folders = {f"tests/{p.name}" for p in (parts.REPOSITORY / "tests").iterdir() if list(p.rglob("test_*.py"))}
+    named = [word for part in parts.everything() for word in part.argv if word.startswith("tests/")]
+    assert len(named) == len(set(named))
+    assert folders <= set(named)
