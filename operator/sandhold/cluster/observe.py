@@ -66,6 +66,7 @@ class Observer:
 
     def __init__(  # noqa: PLR0913 - everything that a world is gathered from
         self,
+        *,
         door: Door,
         movers: Movers,
         cache: Cache,

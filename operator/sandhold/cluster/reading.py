@@ -61,8 +61,8 @@ def labels_of(obj: KubeObject) -> Mapping[str, str]:
 def owner_of(obj: KubeObject) -> tuple[str, str, str, str] | None:
     """Kind, namespace, name and UID of whom an object of ours was made for."""
     text = (obj["metadata"].get("annotations") or {}).get(names.ANNOTATION_OWNER, "")
-    parts = tuple(text.split("/"))
-    return parts if len(parts) == 4 and all(parts) else None  # type: ignore[return-value]
+    kind, namespace, name, uid = text.split("/") if text.count("/") == 3 else ("", "", "", "")
+    return (kind, namespace, name, uid) if kind and namespace and name and uid else None
 
 
 def _sandbox_name(raw: KubeObject) -> str:

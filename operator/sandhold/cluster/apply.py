@@ -1,0 +1,131 @@
+"""Carries out plans, in the order that `desired/plan.py` gives; the first failure ends the pass.
+
+Every write is either idempotent by name, or tested against the object as it was observed; whatever the API server
+answers goes into the cache at once, so that the next pass sees what this one did. A plan that wants what the world
+already has makes no request. It decides nothing: what is in the plan is done, what is not in it is left alone.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from sandhold.cluster.cache import Cache
+from sandhold.cluster.kinds import POD
+from sandhold.cluster.memory import Memory
+from sandhold.cluster.orders import Orders
+from sandhold.cluster.reading import labels_of
+from sandhold.cluster.recorder import Recorder
+from sandhold.cluster.writes import Writes
+from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, Write, WriteStatus
+from sandhold.desired.world import KubeObject
+from sandhold.errors import ConflictError, NotFoundError
+from sandhold.names import LABEL_SESSION_UID
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What carrying out a plan came to."""
+
+    applied: int = 0
+    deleted: int = 0
+    calls: int = 0
+    wrote_status: bool = False
+    again: bool = False
+    """Something changed that a further pass may build on at once."""
+    wake_after: float | None = None
+    seen_to_post_ms: float | None = None
+
+    def wake_within(self, seconds: float) -> None:
+        """Look again after so long at the latest."""
+        self.wake_after = seconds if self.wake_after is None else min(self.wake_after, seconds)
+
+
+class Applier:
+    """Plans to requests."""
+
+    def __init__(self, cache: Cache, memory: Memory, writes: Writes, orders: Orders, recorder: Recorder) -> None:
+        self._cache = cache
+        self._memory = memory
+        self._writes = writes
+        self._orders = orders
+        self._recorder = recorder
+
+    async def apply(self, subject: KubeObject, plan: Plan, now: datetime) -> Outcome:
+        """Carry out a plan for the object that it was made for, as that object was observed."""
+        outcome = Outcome(wake_after=plan.wake_after)
+        if plan.finalizer_add is not None:
+            subject = await self._add_finalizer(subject, plan.finalizer_add, outcome)
+        for write in plan.writes:
+            await self._write(write, outcome)
+        for call in plan.calls:
+            await self._call(call, subject, outcome)
+        if plan.status is not None:
+            patched = await self._writes.status(subject, plan.status)
+            if patched is not None:
+                subject, outcome.wrote_status, outcome.again = patched, True, True
+        await self._recorder.record(subject, plan.events, now)
+        if plan.finalizer_remove is not None:
+            await self._remove_finalizer(subject, plan.finalizer_remove, outcome)
+        return outcome
+
+    async def _write(self, write: Write, outcome: Outcome) -> None:
+        match write:
+            case Create(document):
+                changed = await self._writes.create(document)
+                outcome.applied += changed
+                if changed and document["kind"] == POD:
+                    self._time_post(document, outcome)
+            case Apply(document):
+                changed = await self._writes.apply(document)
+                outcome.applied += changed
+            case Delete():
+                changed = await self._writes.delete(write)
+                outcome.deleted += changed
+            case WriteStatus():
+                changed = await self._write_status(write)
+                outcome.applied += changed
+        outcome.again |= changed
+
+    async def _write_status(self, wanted: WriteStatus) -> bool:
+        """The status of an object that this or an earlier pass made."""
+        known = self._cache.find(wanted.reference)
+        if known is None:
+            raise ConflictError(f"{wanted.reference.kind} {wanted.reference.name} is not there yet")
+        return await self._writes.status(known, wanted.status) is not None
+
+    async def _call(self, call: Order | Fence, subject: KubeObject, outcome: Outcome) -> None:
+        if isinstance(call, Fence):
+            await self._orders.fence(call, subject["metadata"]["uid"])
+            outcome.calls += 1
+            return
+        repeat_after = await self._orders.order(call)
+        if repeat_after is None:
+            outcome.calls += 1
+        else:
+            outcome.wake_within(repeat_after)
+
+    async def _add_finalizer(self, subject: KubeObject, finalizer: str, outcome: Outcome) -> KubeObject:
+        present = subject["metadata"].get("finalizers")
+        if present and finalizer in present:
+            return subject
+        path, value = ("/metadata/finalizers/-", finalizer) if present else ("/metadata/finalizers", [finalizer])
+        outcome.again = True
+        return await self._writes.patch(subject, [{"op": "add", "path": path, "value": value}])
+
+    async def _remove_finalizer(self, subject: KubeObject, finalizer: str, outcome: Outcome) -> None:
+        present = list(subject["metadata"].get("finalizers") or ())
+        if finalizer not in present:
+            return
+        path = f"/metadata/finalizers/{present.index(finalizer)}"
+        operations = [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+        try:
+            await self._writes.patch(subject, operations)
+        except NotFoundError:
+            self._cache.remove(subject)
+        outcome.again = True
+
+    def _time_post(self, pod: KubeObject, outcome: Outcome) -> None:
+        """How long the session waited for its first pod, if this process saw it appear."""
+        seen = self._memory.seen.pop(labels_of(pod).get(LABEL_SESSION_UID, ""))
+        if seen is not None:
+            outcome.seen_to_post_ms = round((time.monotonic() - seen) * 1000, 2)
