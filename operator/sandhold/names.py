@@ -22,6 +22,8 @@ KIND_AGENT = "agent"
 KIND_WEBUI = "webui"
 LABEL_SANDBOX = f"{GROUP}/sandbox"
 LABEL_SESSION_UID = f"{GROUP}/session-uid"
+# The slot that a SandboxSnapshot is an archive of: how all archives of a workspace are found.
+LABEL_SLOT = f"{GROUP}/slot"
 LABEL_FOREIGN_WEBUI = "openace.webui.kind"
 
 # Labels of the movers' pods, set by the chart: the one peer inside the cluster that a sandbox's wall lets through.
