@@ -10,6 +10,7 @@ from typing import Any
 
 from sandhold.desired.plan import Reference
 from sandhold.errors import ConflictError, InvalidError, NotFoundError
+from sandhold.names import FIELD_MANAGER
 from testkit.documents import Path, applied, json_patched, owned_paths
 from testkit.faults import Faults
 from testkit.object_store import HAS_STATUS, Document, ObjectStore, reference_to
@@ -47,7 +48,7 @@ class FakeCluster:
     async def create(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """POST."""
         number = self.faults.before(_what("create", reference_to(document)))
-        made = self.objects.create(document)
+        made = self.objects.create(_managed(document))
         self.faults.after(number)
         return made
 
@@ -75,7 +76,7 @@ class FakeCluster:
             if "uid" in given:
                 raise ConflictError(f"{reference.kind} `{reference.name}`: the uid differs: there is none") from None
             self._owned[reference] = owned_paths(intent)
-            return self.objects.create(intent)
+            return self.objects.create(_managed(intent))
         for key in ("uid", "resourceVersion"):
             if given.get(key) not in (None, live["metadata"][key]):
                 raise ConflictError(f"{reference.kind} `{reference.name}`: the {key} differs")
@@ -118,6 +119,13 @@ class FakeCluster:
         number = self.faults.before(_what("delete", reference))
         self.objects.delete(reference, uid, resource_version, grace_seconds)
         self.faults.after(number)
+
+
+def _managed(document: Mapping[str, Any]) -> Document:
+    """With what the server notes about who set which label; of the rest of managedFields nobody here reads anything."""
+    labels: Document = {f"f:{key}": {} for key in document["metadata"].get("labels", {})}
+    entry = {"manager": FIELD_MANAGER, "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": labels}}}
+    return {**document, "metadata": {**document["metadata"], "managedFields": [entry]}}
 
 
 def _what(verb: str, reference: Reference) -> str:

@@ -10,8 +10,10 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sandhold.cluster.answers import NamespaceEndingError
 from sandhold.desired.plan import Reference
-from sandhold.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from sandhold.errors import ConflictError, InvalidError, NotFoundError
+from testkit.crd_schema import conformed
 
 Document = dict[str, Any]
 Watcher = Callable[[str, Document], None]
@@ -20,7 +22,8 @@ Watcher = Callable[[str, Document], None]
 HAS_STATUS = frozenset({"Pod", "Namespace", "AgentSandbox", "SandboxSession", "SandboxSnapshot"})
 HAS_GENERATION = frozenset({"Pod", "NetworkPolicy", "AgentSandbox", "SandboxSession", "SandboxSnapshot"})
 CLUSTER_SCOPED = frozenset({"Namespace", "RuntimeClass", "Node", "CustomResourceDefinition"})
-_KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields")
+_GIVEN = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
+"""Parts of metadata that only the server sets."""
 
 
 def stamp(moment: datetime) -> str:
@@ -80,10 +83,10 @@ class ObjectStore:
         self._check_namespace(reference)
         if reference in self._objects:
             raise ConflictError(f"{reference.kind} `{reference.name}` already exists")
-        made = deepcopy(dict(document))
+        made = conformed(deepcopy(dict(document)))
         self._made += 1
         metadata = made["metadata"]
-        for key in (*_KEPT, "resourceVersion"):
+        for key in (*_GIVEN, "resourceVersion"):
             metadata.pop(key, None)
         metadata["uid"] = str(uuid.uuid5(uuid.NAMESPACE_OID, str(self._made)))
         metadata["creationTimestamp"] = stamp(self._clock())
@@ -118,6 +121,7 @@ class ObjectStore:
                     result["status"] = deepcopy(live["status"])
             self._restore_identity(result, live)
             self._check_finalizers(live, result)
+        result = conformed(result)
         if result == live:
             return deepcopy(live)
         if reference.kind in HAS_GENERATION and _content(result) != _content(live):
@@ -173,7 +177,7 @@ class ObjectStore:
             return
         home = self._existing(Reference("v1", "Namespace", "", reference.namespace))
         if "deletionTimestamp" in home["metadata"]:
-            raise ForbiddenError(f"namespace `{reference.namespace}` is being terminated")
+            raise NamespaceEndingError(f"namespace `{reference.namespace}` is being terminated")
 
     @staticmethod
     def _check_preconditions(reference: Reference, live: Document, wanted: Mapping[str, Any]) -> None:
@@ -184,7 +188,7 @@ class ObjectStore:
     @staticmethod
     def _restore_identity(result: Document, live: Document) -> None:
         metadata = result.setdefault("metadata", {})
-        for key in _KEPT:
+        for key in (*_GIVEN, "managedFields"):
             metadata.pop(key, None)
             if key in live["metadata"]:
                 metadata[key] = live["metadata"][key]

@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from sandhold.names import MOVER_TLS_NAME
+from sandhold.names import MOVER_TLS_NAME, OPERATOR_TLS_NAME
 
-OPERATOR_TLS_NAME = "sandhold-operator"
 CA_NAME = "sandhold-ca"
 CA_LIFE = timedelta(days=20 * 365)
 LEAF_LIFE = timedelta(days=90)

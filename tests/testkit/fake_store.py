@@ -1,0 +1,97 @@
+"""The object store as movers see it, in memory: manifests by slot and position, each with what its archive holds."""
+
+import hashlib
+from dataclasses import dataclass
+
+from sandhold.desired.plan import Fence
+from sandhold.desired.world import Manifest, SlotHistory, StoreTrouble
+from testkit.clock import FakeClock
+from testkit.object_store import stamp
+
+Position = tuple[int, int]
+Place = tuple[str, str]
+"""Store and slot."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One manifest of the store and what its archive holds."""
+
+    manifest: Manifest
+    content: frozenset[str]
+
+
+class FakeStore:
+    """Manifests, never overwritten."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.slots: dict[Place, dict[Position, Stored]] = {}
+        self._clock = clock
+
+    def history(self, place: Place) -> SlotHistory | StoreTrouble:
+        """Head and content of a slot, as a mover computes them."""
+        stored = self.slots.get(place, {})
+        if not stored:
+            return SlotHistory(None, None)
+        head = stored[max(stored)].manifest
+        if head.kind == "Archive":
+            return SlotHistory(head, head)
+        if head.parent is None:
+            return SlotHistory(head, None)
+        if head.parent not in stored:
+            return StoreTrouble("manifest_missing", "the content that the fence names is not there", retryable=False)
+        return SlotHistory(head, stored[head.parent].manifest)
+
+    def fence(self, fence: Fence) -> StoreTrouble | None:
+        """Write a fence, unless the slot says otherwise."""
+        stored = self.slots.setdefault((fence.store, fence.slot), {})
+        if any(epoch > fence.epoch for epoch, _ in stored):
+            return StoreTrouble("stale_generation", "a newer epoch is in the store", retryable=False)
+        there = stored.get((fence.epoch, 0))
+        if there is not None and there.manifest.parent != fence.parent:
+            return StoreTrouble("stale_generation", "this epoch is fenced with another parent", retryable=False)
+        if fence.parent is not None and fence.parent not in stored:
+            return StoreTrouble("manifest_missing", "the parent of the fence is not there", retryable=False)
+        if there is None:
+            self.put((fence.store, fence.slot), (fence.epoch, 0), frozenset(), parent=fence.parent)
+        return None
+
+    def has_fence(self, epoch: int) -> bool:
+        """Whether an epoch was fenced, in whichever slot."""
+        return any((epoch, 0) in stored for stored in self.slots.values())
+
+    def has_archive(self, slot: str, epoch: int) -> bool:
+        """Whether an archive came from an epoch of a slot."""
+        return any(
+            each_epoch == epoch and sequence > 0
+            for (_, each_slot), stored in self.slots.items()
+            if each_slot == slot
+            for each_epoch, sequence in stored
+        )
+
+    def put(
+        self,
+        place: Place,
+        position: Position,
+        content: frozenset[str],
+        *,
+        final: bool = False,
+        parent: Position | None = None,
+    ) -> None:
+        """Store a manifest."""
+        epoch, sequence = position
+        key = f"{place[1]}/{epoch:010}-{sequence:010}"
+        manifest = Manifest(
+            epoch=epoch,
+            sequence=sequence,
+            kind="Archive" if sequence else "Fence",
+            final=final,
+            key=key,
+            digest=hashlib.sha256(f"{key}{sorted(content)}".encode()).hexdigest(),
+            bytes=len(content),
+            stored_bytes=len(content),
+            files=len(content),
+            created_at=stamp(self._clock()),
+            parent=parent,
+        )
+        self.slots.setdefault(place, {})[position] = Stored(manifest, content)
