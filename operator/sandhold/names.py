@@ -21,6 +21,8 @@ LABEL_KIND = f"{GROUP}/kind"
 KIND_AGENT = "agent"
 KIND_WEBUI = "webui"
 LABEL_SANDBOX = f"{GROUP}/sandbox"
+# Tells an AgentSandbox from a successor of the same name: what its NetworkPolicy selects by.
+LABEL_SANDBOX_UID = f"{GROUP}/sandbox-uid"
 LABEL_SESSION_UID = f"{GROUP}/session-uid"
 # The slot that a SandboxSnapshot is an archive of: how all archives of a workspace are found.
 LABEL_SLOT = f"{GROUP}/slot"

@@ -26,19 +26,19 @@ def network_policy(installation: Installation, sandbox: AgentSandbox) -> dict[st
     cluster = _cluster_addresses(installation)
     if isinstance(cluster, Unknown):
         return cluster
-    labels = ownership.sandbox_labels(installation.id, sandbox)
+    labels = ownership.sandbox_objects(installation.id, sandbox)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {
-            "name": ownership.sandbox_label(sandbox),
+            "name": ownership.sandbox_object(sandbox),
             "namespace": sandbox.metadata.namespace,
             "labels": labels,
             "annotations": {names.ANNOTATION_OWNER: ownership.sandbox_owner(sandbox)},
         },
         "spec": {
             "podSelector": {
-                "matchLabels": {key: labels[key] for key in (names.LABEL_INSTALLATION, names.LABEL_SANDBOX)}
+                "matchLabels": {key: labels[key] for key in (names.LABEL_INSTALLATION, names.LABEL_SANDBOX_UID)}
             },
             "policyTypes": ["Ingress", "Egress"],
             "ingress": _ingress(sandbox),

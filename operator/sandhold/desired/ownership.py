@@ -31,8 +31,8 @@ def reference_to(document: KubeObject, api_version: str, kind: str) -> Reference
     return Reference(api_version, kind, str(metadata.get("namespace", "")), str(metadata.get("name", "")))
 
 
-def sandbox_label(sandbox: AgentSandbox) -> str:
-    """Value of LABEL_SANDBOX: name and UID together, so that a successor of the same name selects nothing of it."""
+def sandbox_object(sandbox: AgentSandbox) -> str:
+    """Name of the NetworkPolicy and of the ServiceAccount of an AgentSandbox."""
     return names.sandbox_object_name(sandbox.metadata.name, sandbox.metadata.uid)
 
 
@@ -53,7 +53,8 @@ def sandbox_labels(installation_id: str, sandbox: AgentSandbox) -> dict[str, str
     return {
         names.LABEL_INSTALLATION: installation_id,
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
-        names.LABEL_SANDBOX: sandbox_label(sandbox),
+        names.LABEL_SANDBOX: names.label_value(sandbox.metadata.name),
+        names.LABEL_SANDBOX_UID: sandbox.metadata.uid,
     }
 
 
@@ -98,8 +99,8 @@ def belongs_to_sandbox(document: KubeObject, installation_id: str, sandbox: Agen
     return (
         labels.get(names.LABEL_INSTALLATION) == installation_id
         and labels.get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
-        and labels.get(names.LABEL_SANDBOX) == sandbox_label(sandbox)
+        and labels.get(names.LABEL_SANDBOX_UID) == sandbox.metadata.uid
         and annotations.get(names.ANNOTATION_OWNER) == sandbox_owner(sandbox)
-        and metadata_of(document).get("name") == sandbox_label(sandbox)
+        and metadata_of(document).get("name") == sandbox_object(sandbox)
         and metadata_of(document).get("namespace") == sandbox.metadata.namespace
     )

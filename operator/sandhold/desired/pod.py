@@ -76,7 +76,7 @@ def _controller(sandbox: AgentSandbox, account_uid: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "name": ownership.sandbox_label(sandbox),
+        "name": ownership.sandbox_object(sandbox),
         "uid": account_uid,
         "controller": True,
         "blockOwnerDeletion": False,
@@ -86,7 +86,7 @@ def _controller(sandbox: AgentSandbox, account_uid: str) -> dict[str, Any]:
 def _spec(material: PodMaterial, sandbox: AgentSandbox, session: SandboxSession) -> dict[str, Any]:
     spec: dict[str, Any] = {
         **runtime.runtime_demands(material.admission.runtime_class),
-        "serviceAccountName": ownership.sandbox_label(sandbox),
+        "serviceAccountName": ownership.sandbox_object(sandbox),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "hostNetwork": False,
