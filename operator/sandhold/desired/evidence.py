@@ -1,8 +1,8 @@
 """What a keeper saw from inside the pod, judged: is this the promised runtime, and do the walls hold?
 
 The keeper only observes. A verdict needs every probe that was asked for, and the positive control: the keeper reached
-the mover, or there would be no report. What is missing, unclear or cut off is no proof, and without proof the gate stays
-shut. Each start of init needs evidence of its own, told apart by its challenge.
+the mover, or there would be no report. What is missing, unclear or cut off is no proof, and without proof the gate
+stays shut. Each start of init needs evidence of its own, told apart by its challenge.
 """
 
 from collections.abc import Sequence
@@ -77,8 +77,9 @@ def _judge_runtime(evidence: Evidence, expected: Runtime) -> Refusal | None:
 
 
 def _judge_walls(evidence: Evidence) -> Refusal | None:
-    """Addresses may change between the order and the verdict, so outcomes are known by name: the fixed ones must be
-    there, and every one that is there must be shut.
+    """Every required outcome is there, and every one that is there is shut.
+
+    Outcomes go by name: addresses may change between the order and the verdict.
     """
     missing = [name for name in _REQUIRED if all(probe.name != name for probe in evidence.probes)]
     if missing:

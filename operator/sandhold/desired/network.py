@@ -26,7 +26,7 @@ def network_policy(installation: Installation, sandbox: AgentSandbox) -> dict[st
     cluster = _cluster_addresses(installation)
     if isinstance(cluster, Unknown):
         return cluster
-    labels = ownership.sandbox_objects(installation.id, sandbox)
+    labels = ownership.sandbox_labels(installation.id, sandbox)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -6,10 +6,8 @@ Nothing owns it, so neither a session's end nor a lost etcd takes an archive's e
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sandhold import names
-from sandhold.api.meta import Conditions
 from sandhold.api.session import SandboxSession
 from sandhold.api.snapshot import SandboxSnapshotStatus, SessionReference
 from sandhold.desired import conditions, ownership
@@ -79,7 +77,7 @@ def _labels(session: SandboxSession, archived: Archived) -> dict[str, str]:
 
 def _status(archived: Archived, now: datetime) -> SandboxSnapshotStatus:
     claim = conditions.yes(READY, "Stored", "The archive is stored and verified.")
-    settled: Conditions = conditions.settle((), (claim,), 1, now)
+    settled = conditions.settle((), (claim,), 1, now)
     manifest = archived.manifest
     return SandboxSnapshotStatus(
         observed_generation=1,
