@@ -6,19 +6,19 @@ a kill leaves behind has another name and is swept by the next build. The Go too
 key, so that a filled cache serves a machine without Go; `go.mod` and `go.sum` decide what is built.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from testbed import locks
 from testbed.failure import TestbedError
 
 PARALLEL = 2
@@ -54,24 +54,13 @@ def build_all(components: Sequence[Component], cache: Path) -> dict[str, Path]:
     (cache / "components").mkdir(parents=True, exist_ok=True)
     missing = [c for c in components if not c.directory(cache).is_dir()]
     if missing:
-        with _only_builder(cache):
+        # Two checkouts may share one cache: the second one waits, and then finds all done.
+        with locks.held(cache / "build.lock", "another build on this cache", seconds=LONGEST_BUILD_SECONDS):
             missing = [c for c in components if not c.directory(cache).is_dir()]
             _sweep_unfinished(cache)
             _build_missing(missing, cache)
-    print(f"built {len(missing)}, reused {len(components) - len(missing)}", flush=True)
+    _say(f"built {len(missing)}, reused {len(components) - len(missing)}")
     return {c.name: c.directory(cache) for c in components}
-
-
-@contextmanager
-def _only_builder(cache: Path) -> Iterator[None]:
-    """Hold the cache's build lock: two checkouts may share one cache, and the second one then finds all done."""
-    with (cache / "build.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("another build is running on this cache; waiting for it to end", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _sweep_unfinished(cache: Path) -> None:
@@ -89,20 +78,20 @@ def _build_missing(missing: Sequence[Component], cache: Path) -> None:
             for future in done:
                 name = running.pop(future)
                 try:
-                    print(f"  {name}: built in {future.result():.0f} s", flush=True)
+                    _say(f"  {name}: built in {future.result():.0f} s")
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise
             if not done:
                 now = time.monotonic()
                 busy = [f"{name} {now - started[name]:.0f} s" for name in running.values() if started[name]]
-                print(f"  building: {', '.join(busy)}; {len(running) - len(busy)} waiting", flush=True)
+                _say(f"  building: {', '.join(busy)}; {len(running) - len(busy)} waiting")
 
 
 def _build(component: Component, cache: Path, started: dict[str, float]) -> float:
     """Build one part in a directory of its own, then give it its name; returns the seconds it took."""
     began = started[component.name] = time.monotonic()
-    print(f"  {component.name} {component.version}: building", flush=True)
+    _say(f"  {component.name} {component.version}: building")
     work = Path(tempfile.mkdtemp(prefix=f".unfinished-{component.name}-", dir=cache / "components"))
     work.chmod(0o755)
     source, out = work / "source", work / "out"
@@ -143,6 +132,12 @@ def _environment(component: Component, out: Path) -> dict[str, str]:
         "GOWORK": "off",
         "LDFLAGS": "-s -w",
     }
+
+
+def _say(line: str) -> None:
+    """Print in one write: the builders are threads, and `print` writes a line's end by itself."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _last_lines(log: Path) -> str:

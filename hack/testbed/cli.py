@@ -1,15 +1,28 @@
 """The command line of `hack/cluster`: one function a verb, each under the lock that keeps two runs apart."""
 
 import argparse
-import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from testbed import bringing_up, components, containers, daemons, network, packages, places, processes, taking_down
+from testbed import (
+    bringing_up,
+    components,
+    containers,
+    daemons,
+    locks,
+    network,
+    packages,
+    places,
+    processes,
+    taking_down,
+)
 from testbed.failure import TestbedError
+
+# An `up` that builds everything on a busy machine.
+LONGEST_RUN_SECONDS = 60 * 60
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,17 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the machine's one cluster lock; the kernel lets go of it however this process ends."""
+def _alone() -> AbstractContextManager[None]:
+    """Keep other runs away from this machine's one cluster."""
     packages.require_root()
-    with places.LOCK_FILE.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("another hack/cluster is at work; waiting for it to end", file=sys.stderr, flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return locks.held(places.LOCK_FILE, "another hack/cluster", seconds=LONGEST_RUN_SECONDS)
 
 
 def _bin_dirs() -> dict[str, Path]:

@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from testbed import cgroups, containers, kernel_settings, network, places, processes, waiting
+from testbed import cgroups, containers, kernel_settings, leftovers, network, places, processes, waiting
 from testbed.commands import run
 from testbed.failure import TestbedError
 
@@ -24,14 +24,13 @@ def down(bin_dirs: dict[str, Path] | None) -> None:
     places.state().mkdir(parents=True, exist_ok=True)
     _mark().touch()
     kept = _release_containers(bin_dirs)
-    sockets = containers.shim_sockets()
+    sockets = leftovers.shim_sockets()
     _end_processes()
     _unmount()
     network.remove()
     cgroups.remove()
     kernel_settings.restore()
-    for leftover in (*sockets, *containers.cni_results(), *containers.log_links()):
-        leftover.unlink(missing_ok=True)
+    _remove_what_lies_elsewhere(sockets)
     _remove_state(keep_images=kept)
     images = "images kept" if kept else "no images kept"
     print(f"down in {time.monotonic() - began:.1f} s ({images})", flush=True)
@@ -79,8 +78,18 @@ def _end_processes() -> None:
 
 def _unmount() -> None:
     """Unmount all of ours, newest first; lazily, because the last reader of a mount may be somebody's shell."""
-    for target in containers.mounts():
+    for target in leftovers.mounts():
         run(["umount", "--lazy", target])
+
+
+def _remove_what_lies_elsewhere(sockets: list[Path]) -> None:
+    """Remove our files at places that others fixed, and those places when nothing of anybody is left in them."""
+    ours = (*sockets, *leftovers.cni_results(), *leftovers.log_links(), *leftovers.device_plugin_socket())
+    for leftover in ours:
+        leftover.unlink(missing_ok=True)
+    for place in leftovers.fixed_places():
+        if place.is_dir() and not any(place.iterdir()):
+            place.rmdir()
 
 
 def _remove_state(*, keep_images: bool) -> None:
