@@ -24,7 +24,7 @@ from sandhold.snapshots.manifest import (
     check_place,
     generation_as_json,
 )
-from sandhold.snapshots.stores.protocol import ObjectExistsError, ObjectMissingError, ObjectStore
+from sandhold.snapshots.stores.protocol import ObjectExistsError, ObjectMissingError, ObjectStore, StoreUnavailableError
 
 _REMEMBERED = 4096
 
@@ -158,7 +158,9 @@ class Catalogue:
             return self._taken(header, finished.digest, error)
         stored = self._summary(header.generation)
         if stored.digest != finished.digest:
-            raise ManifestError(f"store {self._store.name}: {key} reads back with other bytes than were written")
+            raise StoreUnavailableError(
+                f"store {self._store.name}: {key} reads back with other bytes than were written"
+            )
         return stored
 
     def archive_header(

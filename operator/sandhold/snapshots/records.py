@@ -13,13 +13,15 @@ from typing import Any
 
 from sandhold.errors import InvalidError
 
-LONGEST_LINE = 64 * 1024
-"""With a newline; a path of 4 KiB and a target of 4 KiB fit six times over, as escaped JSON."""
-_LONGEST_PATH = 4096
+LONGEST_LINE = 256 * 1024
+"""With its newline. Escapes make a path up to six times as long."""
+_LONGEST_PATH = 32 * 1024
+"""A tree may be deeper than any one path that the kernel takes."""
+_LONGEST_TARGET = 4096
 _LONGEST_PART = 255
 _LARGEST_SIZE = 2**63 - 1
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_NANOSECONDS = re.compile(r"-?(0|[1-9][0-9]{0,19})")
+_NANOSECONDS = re.compile(r"-?(0|[1-9][0-9]{0,27})")
 _FIELDS = frozenset(
     ("path", "pathBase64", "type", "mode", "size", "mtimeNs", "sha256", "link", "target", "targetBase64")
 )
@@ -48,6 +50,7 @@ class Record:
     path: bytes
     type: FileType
     size: int
+    link: int
 
 
 class RecordChecker:
@@ -57,9 +60,11 @@ class RecordChecker:
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._rest = b""
-        self.records = 0
+        self._groups = 0
         self.files = 0
+        """Records of every type."""
         self.content_bytes = 0
+        """Sizes of files, a group of hard links counted once."""
 
     def feed(self, piece: bytes) -> None:
         """Judge every line that this piece completes."""
@@ -80,12 +85,15 @@ class RecordChecker:
             raise RecordError("the last record has no end of line")
 
     def _count(self, record: Record) -> None:
-        self.records += 1
-        if self.records > self._max_files:
+        self.files += 1
+        if self.files > self._max_files:
             raise TooLargeError(f"the workspace has more than {self._max_files} files; raise spec.snapshot.maxFiles")
-        if record.type is FileType.FILE:
-            self.files += 1
+        # Groups are numbered in the order in which the walk meets them: a number that is not new was counted.
+        if record.link > self._groups + 1:
+            raise RecordError("a record's link group is not numbered in the order of the walk")
+        if record.link == 0 or record.link > self._groups:
             self.content_bytes += record.size
+        self._groups = max(self._groups, record.link)
         if self.content_bytes > self._max_bytes:
             raise TooLargeError(f"the workspace has more than {self._max_bytes} bytes; raise spec.snapshot.maxBytes")
 
@@ -111,12 +119,11 @@ def _record(fields: dict[str, Any]) -> Record:
     path = _name(fields, "path", "pathBase64")
     check_path(path)
     _natural(fields, "mode", 0o7777)
-    size = _natural(fields, "size", _LARGEST_SIZE)
     mtime = fields.get("mtimeNs")
     if not isinstance(mtime, str) or not _NANOSECONDS.fullmatch(mtime):
         raise RecordError("a record's mtimeNs is not a decimal number in a text")
     _check_kind(kind, fields)
-    return Record(path, kind, size if kind is FileType.FILE else 0)
+    return Record(path, kind, _natural(fields, "size", _LARGEST_SIZE), _natural(fields, "link", _LARGEST_SIZE))
 
 
 def _check_kind(kind: FileType, fields: dict[str, Any]) -> None:
@@ -124,15 +131,16 @@ def _check_kind(kind: FileType, fields: dict[str, Any]) -> None:
         digest = fields.get("sha256")
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
             raise RecordError("the record of a file has no SHA-256")
-        _natural(fields, "link", _LARGEST_SIZE)
-    elif fields.get("sha256") or fields.get("link"):
-        raise RecordError("only the record of a file has a digest and a link group")
+        if "size" not in fields:
+            raise RecordError("the record of a file has no size")
+    elif fields.keys() & {"size", "sha256", "link"}:
+        raise RecordError("only the record of a file has a size, a digest and a link group")
     if kind is FileType.SYMLINK:
         # Where a link points is the agent's business: it is stored as it is and followed by nobody.
         target = _name(fields, "target", "targetBase64")
-        if not target or len(target) > _LONGEST_PATH or b"\0" in target:
+        if not target or len(target) > _LONGEST_TARGET or b"\0" in target:
             raise RecordError("the target of a symbolic link is empty, too long or holds a zero byte")
-    elif fields.get("target") or fields.get("targetBase64"):
+    elif fields.keys() & {"target", "targetBase64"}:
         raise RecordError("only the record of a symbolic link has a target")
 
 

@@ -161,7 +161,9 @@ class S3Upload:
         try:
             with self._bucket.failures(self._key):
                 self._bucket.client.abort_multipart_upload(**self._target)
-        except (StoreUnavailableError, ObjectMissingError) as error:
+        except ObjectMissingError:
+            return  # it was completed, or given back already
+        except StoreUnavailableError as error:
             _log.warning("parts of an unfinished upload stay behind until the bucket's lifecycle rule: %s", error)
 
 
@@ -201,7 +203,7 @@ class _Bucket:
             code, status = _code(error), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             if code == "PreconditionFailed" or status == 412:
                 raise ObjectExistsError(f"store {self._store}: {key} exists already") from error
-            if code == "NoSuchKey" or (status == 404 and code not in {"NoSuchBucket", "NoSuchUpload"}):
+            if code != "NoSuchBucket" and status == 404:
                 raise ObjectMissingError(f"store {self._store}: {key} does not exist") from error
             raise StoreUnavailableError(explain(self._store, self.config, code, status)) from error
         except (BotoCoreError, HTTPClientError, HTTPError, OSError) as error:

@@ -1,0 +1,126 @@
+"""Which connections may be there: bounds against pods that open many, and room kept for proven keepers.
+
+Pure but for the clock it is given. An agent shares its keeper's address, so a bound per address alone would let an
+agent lock its keeper out; instead the oldest connection that has not proved itself makes room for the newest one of
+the busiest address. A keeper proves itself within milliseconds, and once it has, nothing that is unproven displaces it.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sandhold.mover.limits import Limits
+
+_ADDRESSES_REMEMBERED = 4096
+
+
+class RefusedError(Exception):
+    """There is no room for this connection. The text says which bound it met."""
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """One connection, from its acceptance to its end."""
+
+    address: str
+    displace: Callable[[], None]
+    pod_uid: str | None = None
+    in_review: bool = False
+
+
+@dataclass(slots=True)
+class _Rate:
+    """A token bucket."""
+
+    room: float
+    at: float
+
+
+@dataclass(slots=True)
+class Admission:
+    """All connections to the keepers' port."""
+
+    limits: Limits
+    clock: Callable[[], float]
+    _unproven: "OrderedDict[int, Ticket]" = field(default_factory=OrderedDict)
+    _by_address: Counter[str] = field(default_factory=Counter)
+    _reviews: Counter[str] = field(default_factory=Counter)
+    _proven: Counter[str] = field(default_factory=Counter)
+    _rates: "OrderedDict[str, _Rate]" = field(default_factory=OrderedDict)
+
+    def enter(self, address: str, displace: Callable[[], None]) -> Ticket:
+        """Let a new connection in; it may cost an older unproven one its place."""
+        if not self._may_come(address):
+            raise RefusedError("too many new connections a second from one address")
+        while self._by_address[address] >= self.limits.unproven_per_address:
+            self._displace_oldest(address)
+        while len(self._unproven) >= self.limits.unproven:
+            self._displace_oldest(self._by_address.most_common(1)[0][0])
+        ticket = Ticket(address, displace)
+        self._unproven[id(ticket)] = ticket
+        self._by_address[address] += 1
+        return ticket
+
+    def review(self, ticket: Ticket) -> None:
+        """Its token is about to be reviewed: it cannot be displaced now, so there is a narrow bound of its own."""
+        if id(ticket) not in self._unproven:
+            raise RefusedError("displaced by newer connections")
+        if self._reviews[ticket.address] >= self.limits.reviews_per_address:
+            raise RefusedError("too many tokens of one address are being reviewed")
+        if self._reviews.total() >= self.limits.unproven:
+            raise RefusedError("too many tokens are being reviewed")
+        self._forget_unproven(ticket)
+        ticket.in_review = True
+        self._reviews[ticket.address] += 1
+
+    def prove(self, ticket: Ticket, pod_uid: str) -> None:
+        """It is a keeper's: from here on only bounds on proven connections count."""
+        self._forget_review(ticket)
+        if self._proven[pod_uid] >= self.limits.proven_per_pod:
+            raise RefusedError(f"this pod has {self.limits.proven_per_pod} connections already")
+        if self._proven.total() >= self.limits.proven:
+            raise RefusedError(f"this mover has {self.limits.proven} proven connections already")
+        ticket.pod_uid = pod_uid
+        self._proven[pod_uid] += 1
+
+    def leave(self, ticket: Ticket) -> None:
+        """It is gone."""
+        self._forget_unproven(ticket)
+        self._forget_review(ticket)
+        if ticket.pod_uid is not None:
+            _decrease(self._proven, ticket.pod_uid)
+            ticket.pod_uid = None
+
+    def _displace_oldest(self, address: str) -> None:
+        oldest = next(ticket for ticket in self._unproven.values() if ticket.address == address)
+        self._forget_unproven(oldest)
+        oldest.displace()
+
+    def _forget_unproven(self, ticket: Ticket) -> None:
+        if self._unproven.pop(id(ticket), None) is not None:
+            _decrease(self._by_address, ticket.address)
+
+    def _forget_review(self, ticket: Ticket) -> None:
+        if ticket.in_review:
+            ticket.in_review = False
+            _decrease(self._reviews, ticket.address)
+
+    def _may_come(self, address: str) -> bool:
+        now, most = self.clock(), self.limits.admissions_per_second
+        rate = self._rates.pop(address, None) or _Rate(most, now)
+        rate.room = min(most, rate.room + (now - rate.at) * most)
+        rate.at = now
+        self._rates[address] = rate
+        while len(self._rates) > _ADDRESSES_REMEMBERED:
+            self._rates.popitem(last=False)
+        if rate.room < 1:
+            return False
+        rate.room -= 1
+        return True
+
+
+def _decrease(counter: Counter[str], key: str) -> None:
+    """Count one less, and keep no zeros: keys are as many as pods that ever called."""
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]

@@ -1,0 +1,44 @@
+"""Every bound of the mover in one place: how much, how many, how long.
+
+They hold against hostile pods and dead stores. A test passes smaller ones; nothing else should have to.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one mover."""
+
+    unproven: int = 256
+    """Connections that have not proved who they are; beyond it the oldest of the busiest address goes."""
+    unproven_per_address: int = 32
+    """An agent shares its keeper's address: what it opens displaces its own, not others'."""
+    admissions_per_second: float = 100
+    """New connections from one address; what comes faster is closed at once, before any TLS."""
+    proving_seconds: float = 10
+    """TLS handshake and first frame together."""
+    reviews: int = 32
+    """TokenReviews at once."""
+    reviews_per_address: int = 4
+    proven: int = 20_000
+    proven_per_pod: int = 6
+    """Control connections and transfers of one pod together: a replaced one may take a moment to go."""
+
+    transfers: int = 8
+    """At once; each holds up to 40 MiB. More wait for their turn."""
+    turn_seconds: float = 300
+    """An archive waits that long for its turn, and tells its keeper so."""
+    restore_turn_seconds: float = 30
+    wait_every_seconds: float = 5
+    progress_seconds: float = 60
+    linger_seconds: float = 2
+    """So long the mover listens on after `failed`, so that a reset does not overtake it."""
+
+    operators: int = 16
+    requests: int = 64
+    """Requests of one operator that are worked on at once; beyond it the mover stops reading."""
+    threads: int = 16
+    drain_seconds: float = 45
+    """Running transfers may go on so long after SIGTERM. The pod's grace must be longer."""
+    cleanup_seconds: float = 10

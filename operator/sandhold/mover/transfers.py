@@ -1,0 +1,107 @@
+"""Archives and restores that run here: so many at once, each told how it ended, none left half done."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from sandhold.errors import SandholdError
+from sandhold.mover.archive import ArchiveReceiver
+from sandhold.mover.grant import Grant, Verb
+from sandhold.mover.limits import Limits
+from sandhold.mover.line import Line
+from sandhold.mover.outcome import outcome_of
+from sandhold.mover.restore import ArchiveSender
+from sandhold.mover.stores import Stores
+from sandhold.mover.threads import Threads
+from sandhold.mover.wire import PeerGoneError
+from sandhold.snapshots.stores.protocol import StoreUnavailableError
+
+_log = logging.getLogger(__name__)
+
+
+class Transfers:
+    """Everything that moves bytes."""
+
+    def __init__(self, stores: Stores, threads: Threads, limits: Limits) -> None:
+        self._stores = stores
+        self._threads = threads
+        self._limits = limits
+        self._turns = asyncio.Semaphore(limits.transfers)
+
+    async def run(self, line: Line, grant: Grant) -> None:
+        """One transfer on a proven connection, to its last word."""
+        started = time.monotonic()
+        try:
+            if grant.verb is Verb.ARCHIVE:
+                size = await self._archive(line, grant)
+            else:
+                size = await self._restore(line, grant)
+        except Exception as error:
+            await self._fail(line, grant, error)
+            if not isinstance(error, SandholdError):
+                raise
+            return
+        seconds = time.monotonic() - started
+        _log.info(
+            "%s of slot %s %d-%d for pod %s: %d bytes in %.2f s",
+            *(grant.verb, grant.slot, grant.epoch, grant.sequence, grant.pod_uid, size, seconds),
+        )
+
+    async def _archive(self, line: Line, grant: Grant) -> int:
+        async with self._signs_of_life(line), self._turn(self._limits.turn_seconds):
+            store = await self._threads.run(self._stores.get, grant.store, grant.installation)
+            summary = await ArchiveReceiver(line, grant, store, self._threads).receive()
+        await line.say({"type": "stored", "key": summary.key})
+        return summary.header.content_bytes
+
+    async def _restore(self, line: Line, grant: Grant) -> int:
+        async with self._turn(self._limits.restore_turn_seconds):
+            store = await self._threads.run(self._stores.get, grant.store, grant.installation)
+            size = await ArchiveSender(line, grant, store, self._threads).send()
+        # The keeper hangs up when it has read the end.
+        await line.linger(self._limits.linger_seconds)
+        return size
+
+    async def _fail(self, line: Line, grant: Grant, error: Exception) -> None:
+        outcome = outcome_of(error)
+        _log.warning(
+            "%s of slot %s %d-%d for pod %s failed: %s: %s",
+            *(grant.verb, grant.slot, grant.epoch, grant.sequence, grant.pod_uid, outcome.code, outcome.message),
+        )
+        with suppress(PeerGoneError):
+            await line.say({"type": "failed", **outcome.as_error()}, self._limits.linger_seconds)
+            await line.linger(self._limits.linger_seconds)
+
+    @asynccontextmanager
+    async def _turn(self, seconds: float) -> AsyncIterator[None]:
+        """One of the places for transfers."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            raise StoreUnavailableError(
+                f"{self._limits.transfers} transfers run on this mover already; scale the mover out"
+            ) from error
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    @asynccontextmanager
+    async def _signs_of_life(self, line: Line) -> AsyncIterator[None]:
+        """Tell an archiving keeper every few seconds that we are at it, whatever we wait for."""
+        telling = asyncio.create_task(self._tell(line))
+        try:
+            yield
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
+
+    async def _tell(self, line: Line) -> None:
+        # A peer that is gone is noticed where it is read from.
+        with suppress(PeerGoneError):
+            while True:
+                await asyncio.sleep(self._limits.wait_every_seconds)
+                await line.say({"type": "wait"})
