@@ -174,6 +174,9 @@ class SessionWorld:
     namespace_terminating: bool = False
     fenced_epoch: int | None = None
     """Epoch whose fence a mover confirmed to this operator process (forgotten at restart; asking again is harmless)."""
+    create_refused: Refusal | None = None
+    """Why the API server refused this session's last pod (quota, admission, an impossible spec); None after a success.
+    The pass that plans the create again ends at the refusal, so a pass that wants to say so plans no create."""
     invalid: Refusal | None = None
     """Set when the stored object itself could not be read as its kind."""
 
