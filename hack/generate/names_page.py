@@ -12,6 +12,8 @@ _WORDS = {
     "LABEL_MANAGED_BY": f"On everything we make: `{names.MANAGED_BY}`.",
     "LABEL_KIND": f"On pods: `{names.KIND_AGENT}` or `{names.KIND_WEBUI}`.",
     "LABEL_SANDBOX": "On everything made for an AgentSandbox: its name (hashed when longer than 63 characters).",
+    "LABEL_SANDBOX_UID": "On everything made for an AgentSandbox: its UID.",
+    "LABEL_SLOT": "On SandboxSnapshots: the slot that the archive is of.",
     "LABEL_SESSION_UID": "On everything made for a SandboxSession: its UID.",
     "LABEL_FOREIGN_WEBUI": "Honoured, never set: `webui` marks an interactive WebUI pod, which is never touched.",
     "LABEL_APP": "Set by the chart on its own pods.",

@@ -113,7 +113,7 @@ def translate(schema: Mapping[str, Any], definitions: Mapping[str, Any], where: 
         target["enum"] = [source["const"]]
     if target.get("default", ...) in (None, "", [], {}):
         del target["default"]  # the same as leaving the field out, and it would show up in every stored object
-    if "properties" in source:
+    if source.get("properties"):
         _members(source, target, definitions, where)
     elif "additionalProperties" in source:
         _entries(source, target, definitions, where)

@@ -140,13 +140,9 @@ class AgentSandboxSpec(ApiModel):
         default=AGENT_USER, description="Group that the agent runs as. Never 0."
     )
     pod: PodPlacement | None = Field(default=None, description="Where the pods may run.")
-    workspace: Workspace = Field(
-        default_factory=Workspace, description="The folder that survives stops and lost nodes."
-    )
-    snapshot: SnapshotPolicy = Field(
-        default_factory=SnapshotPolicy, description="When and where the workspace is archived."
-    )
-    lifecycle: Lifecycle = Field(default_factory=Lifecycle, description="Time limits of a session.")
+    workspace: Workspace = Field(default=Workspace(), description="The folder that survives stops and lost nodes.")
+    snapshot: SnapshotPolicy = Field(default=SnapshotPolicy(), description="When and where the workspace is archived.")
+    lifecycle: Lifecycle = Field(default=Lifecycle(), description="Time limits of a session.")
 
 
 class AgentSandboxStatus(ApiModel):
