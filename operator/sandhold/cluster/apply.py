@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
+from sandhold.cluster.answers import QuotaError
 from sandhold.cluster.cache import Cache
 from sandhold.cluster.kinds import POD
 from sandhold.cluster.memory import Memory
@@ -18,8 +19,9 @@ from sandhold.cluster.recorder import Recorder
 from sandhold.cluster.writes import Writes
 from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, Write, WriteStatus
 from sandhold.desired.world import KubeObject
-from sandhold.errors import ConflictError, NotFoundError
+from sandhold.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, SandholdError
 from sandhold.names import LABEL_SESSION_UID
+from sandhold.reasons import Refusal, RefusalCode, refuse
 
 
 @dataclass(slots=True)
@@ -71,10 +73,8 @@ class Applier:
     async def _write(self, write: Write, outcome: Outcome) -> None:
         match write:
             case Create(document):
-                changed = await self._writes.create(document)
+                changed = await self._create(document, outcome)
                 outcome.applied += changed
-                if changed and document["kind"] == POD:
-                    self._time_post(document, outcome)
             case Apply(document):
                 changed = await self._writes.apply(document)
                 outcome.applied += changed
@@ -85,6 +85,22 @@ class Applier:
                 changed = await self._write_status(write)
                 outcome.applied += changed
         outcome.again |= changed
+
+    async def _create(self, document: KubeObject, outcome: Outcome) -> bool:
+        """A create; that of a pod is timed, and its refusal is noted for the next world."""
+        if document["kind"] != POD:
+            return await self._writes.create(document)
+        session = labels_of(document).get(LABEL_SESSION_UID, "")
+        try:
+            changed = await self._writes.create(document)
+        except (InvalidError, ForbiddenError) as error:
+            self._memory.refused.put(session, _refusal(document, error))
+            raise
+        self._memory.refused.pop(session)
+        seen = self._memory.seen.pop(session)
+        if changed and seen is not None:
+            outcome.seen_to_post_ms = round((time.monotonic() - seen) * 1000, 2)
+        return changed
 
     async def _write_status(self, wanted: WriteStatus) -> bool:
         """The status of an object that this or an earlier pass made."""
@@ -124,8 +140,8 @@ class Applier:
             self._cache.remove(subject)
         outcome.again = True
 
-    def _time_post(self, pod: KubeObject, outcome: Outcome) -> None:
-        """How long the session waited for its first pod, if this process saw it appear."""
-        seen = self._memory.seen.pop(labels_of(pod).get(LABEL_SESSION_UID, ""))
-        if seen is not None:
-            outcome.seen_to_post_ms = round((time.monotonic() - seen) * 1000, 2)
+
+def _refusal(pod: KubeObject, error: SandholdError) -> Refusal:
+    """Without the request's number or the time, so that an unchanged refusal is written once."""
+    code = RefusalCode.QUOTA_EXCEEDED if isinstance(error, QuotaError) else RefusalCode.SANDBOX_CREATE_FAILED
+    return refuse(code, f"Pod {pod['metadata']['name']} was refused: {error}"[:1024])

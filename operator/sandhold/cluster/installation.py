@@ -65,6 +65,18 @@ class InstallationFacts:
             runtime_classes=self._runtime_classes(),
         )
 
+    def mover_operators(self) -> tuple[str, ...]:
+        """`host:port` of every mover's door for operators. One that is ending still holds its keepers."""
+        slices = self._cache.select(ENDPOINT_SLICE, "service", f"{self._settings.namespace}/{names.MOVER_SERVICE}")
+        found = {
+            address
+            for each in slices
+            for endpoint in each.get("endpoints") or ()
+            if (endpoint.get("conditions") or {}).get("serving") is not False
+            for address in endpoint.get("addresses") or ()
+        }
+        return tuple(_host_port(address, names.PORT_OPERATORS) for address in sorted(found))
+
     def _mover_address(self) -> Observed[str]:
         address = self._cluster_ip(self._mover_service)
         return Present(_host_port(address.value, names.PORT_KEEPERS)) if isinstance(address, Present) else address

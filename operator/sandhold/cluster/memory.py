@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sandhold.desired.plan import Reference
+from sandhold.reasons import Refusal
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -51,5 +52,7 @@ class Memory:
     """Session UID to the epoch whose fence a mover confirmed."""
     ending: Recent[str, float] = field(default_factory=Recent)
     """Namespaces that refused a create because they are being deleted, and when (monotonic)."""
+    refused: Recent[str, Refusal] = field(default_factory=Recent)
+    """Session UID to why the API server refused its last pod."""
     seen: Recent[str, float] = field(default_factory=Recent)
     """UID of each new session to when its first event came (monotonic), until its pod was posted."""

@@ -113,6 +113,7 @@ class Observer:
             snapshots=self._snapshots(session, slot),
             namespace_terminating=is_ending,
             fenced_epoch=self._memory.fenced.get(metadata.uid),
+            create_refused=self._memory.refused.get(metadata.uid),
             invalid=invalid,
         )
         return SessionView(raw, world)

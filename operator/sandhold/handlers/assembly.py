@@ -1,0 +1,85 @@
+"""The parts of an operator put together, on any door and any movers: the program does it with the real ones.
+
+Nothing runs here. Tests take the same parts, put fakes before the two doors, and make single passes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sandhold.backends.model import Backends
+from sandhold.cluster.apply import Applier
+from sandhold.cluster.cache import Cache
+from sandhold.cluster.certificates import Authority
+from sandhold.cluster.door import Door, Movers
+from sandhold.cluster.installation import InstallationFacts
+from sandhold.cluster.memory import Memory
+from sandhold.cluster.observe import Observer
+from sandhold.cluster.orders import Orders
+from sandhold.cluster.reading import INDICES
+from sandhold.cluster.recorder import Recorder
+from sandhold.cluster.writes import Writes
+from sandhold.desired.sandbox import plan_sandbox
+from sandhold.desired.session import plan_session
+from sandhold.handlers.pump import WatchedKind, watched_kinds
+from sandhold.handlers.relist import Relister
+from sandhold.handlers.routing import Router
+from sandhold.handlers.workers import Workers
+from sandhold.reconcile import Reconciler
+from sandhold.settings import OperatorSettings
+from sandhold.workqueue import WorkQueue
+
+
+def utc_now() -> datetime:
+    """The clock of worlds."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One operator, not running yet."""
+
+    cache: Cache
+    queue: WorkQueue
+    memory: Memory
+    facts: InstallationFacts
+    observer: Observer
+    reconciler: Reconciler
+    router: Router
+    relister: Relister
+    workers: Workers
+    kinds: tuple[WatchedKind, ...]
+
+
+def assemble(  # noqa: PLR0913 - everything that an operator is made of
+    *,
+    door: Door,
+    movers: Movers,
+    settings: OperatorSettings,
+    backends: Callable[[], Backends],
+    authority: Authority,
+    clock: Callable[[], datetime] = utc_now,
+) -> Parts:
+    """Put an operator together. Keeper reports wake their sessions from here on."""
+    cache, queue, memory = Cache(INDICES), WorkQueue(), Memory()
+    facts = InstallationFacts(door, cache, settings, backends, authority.certificate_pem.decode())
+    observer = Observer(door=door, movers=movers, cache=cache, facts=facts, memory=memory, clock=clock)
+    recorder = Recorder(door, settings.pod_name)
+    orders = Orders(movers, observer.histories, memory, authority.grant_key)
+    applier = Applier(cache, memory, Writes(door, cache, memory), orders, recorder)
+    reconciler = Reconciler(observer, applier, plan_session, plan_sandbox)
+    router = Router(cache, queue, memory)
+    kinds = watched_kinds(backends().installation_id)
+    movers.subscribe(router.keeper_changed)
+    return Parts(
+        cache=cache,
+        queue=queue,
+        memory=memory,
+        facts=facts,
+        observer=observer,
+        reconciler=reconciler,
+        router=router,
+        relister=Relister(door, cache, router, kinds, settings.resync_seconds),
+        workers=Workers(queue, reconciler, cache, recorder),
+        kinds=kinds,
+    )

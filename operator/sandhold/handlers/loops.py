@@ -1,0 +1,135 @@
+"""What runs inside the operator, and how it belongs together: if one loop fails, all end, and so does the process."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from sandhold import metrics
+from sandhold.backends.load import BackendsInForce
+from sandhold.cluster.certificates import Authority
+from sandhold.cluster.door import Door
+from sandhold.cluster.election import Election
+from sandhold.cluster.movers import MoverConnections
+from sandhold.cluster.pki import ensure_mover_tls
+from sandhold.errors import SandholdError
+from sandhold.handlers.assembly import Parts, utc_now
+from sandhold.handlers.pump import EventPump
+from sandhold.handlers.web import serving
+from sandhold.probes import Health
+from sandhold.settings import OperatorSettings
+
+RELOAD_SECONDS = 5.0
+FACTS_SECONDS = 30.0
+MOVERS_SECONDS = 10.0
+RELEASE_SECONDS = 2.0
+RENEWAL_SECONDS = 3600.0
+_log = logging.getLogger(__name__)
+
+
+class Operator:
+    """One operator process, running."""
+
+    def __init__(  # noqa: PLR0913 - everything that runs
+        self,
+        *,
+        door: Door,
+        movers: MoverConnections,
+        parts: Parts,
+        pump: EventPump,
+        settings: OperatorSettings,
+        backends: BackendsInForce,
+        authority: Authority,
+    ) -> None:
+        self._door = door
+        self._movers = movers
+        self._parts = parts
+        self._pump = pump
+        self._settings = settings
+        self._backends = backends
+        self._authority = authority
+        self._election = Election(door, settings.namespace, settings.pod_name, settings.lease_seconds)
+        kinds = [kind.resource.kind for kind in parts.kinds]
+        self._health = Health(parts.cache, parts.queue, kinds, settings.resync_seconds)
+        self._facts: object = None
+        parts.router.on_endpoints = self.compare_facts
+
+    async def run(self) -> None:
+        """Run everything until cancelled or until one of the loops fails."""
+        settings = self._settings
+        try:
+            async with serving(self._health, settings.health_port, settings.metrics_port), asyncio.TaskGroup() as group:
+                group.create_task(self._health.beat(), name="heartbeat")
+                group.create_task(self._movers.run(), name="movers")
+                await self._parts.relister.sync()
+                await self._parts.facts.refresh()
+                self.compare_facts()
+                _log.info("caches filled", extra={"kinds": len(self._parts.kinds)})
+                group.create_task(self._pump.run(self._parts.router), name="watches")
+                group.create_task(self._parts.relister.run(), name="lists")
+                group.create_task(self._follow_facts(), name="facts")
+                group.create_task(self._follow_backends(), name="backends")
+                group.create_task(self._lead(), name="leader")
+        finally:
+            self._parts.queue.close()
+
+    def compare_facts(self) -> None:
+        """The mover's or the API server's addresses may have changed: tell the links, and wake all that use them."""
+        self._movers.set_endpoints(self._parts.facts.mover_operators())
+        now = self._parts.facts.current()
+        facts = (now.mover_address, now.mover_canary, now.api_server)
+        if self._facts is not None and facts != self._facts:
+            self._parts.router.wake_all()
+        self._facts = facts
+
+    async def _lead(self) -> None:
+        """Wait for the Lease, then make passes until it is lost; given back on every way out."""
+        await self._election.acquire()
+        try:
+            await self._wait_for_movers()
+            self._health.is_active = True
+            metrics.LEADER.set(1)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._election.hold(), name="lease")
+                group.create_task(self._renew_mover_tls(), name="mover certificate")
+                group.create_task(self._parts.workers.run(self._settings.workers), name="workers")
+        finally:
+            metrics.LEADER.set(0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._election.release(), RELEASE_SECONDS)
+
+    async def _wait_for_movers(self) -> None:
+        """Keepers that were not told of yet look silent; a mover that does not come must not hold everything up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MOVERS_SECONDS if self._parts.facts.mover_operators() else 0):
+                while not self._movers.complete:  # noqa: ASYNC110 - a property of many links, no one event
+                    await asyncio.sleep(0.05)
+
+    async def _renew_mover_tls(self) -> None:
+        """Have a mover certificate, and make it anew in time."""
+        while True:
+            try:
+                await ensure_mover_tls(self._door, self._settings.namespace, self._authority, utc_now())
+                delay = RENEWAL_SECONDS
+            except SandholdError as error:
+                _log.error("the movers' certificate could not be ensured", extra={"error": str(error)})
+                delay = FACTS_SECONDS
+            await asyncio.sleep(delay)
+
+    async def _follow_facts(self) -> None:
+        while True:
+            await asyncio.sleep(FACTS_SECONDS)
+            await self._parts.facts.refresh()
+            self.compare_facts()
+
+    async def _follow_backends(self) -> None:
+        said: object = ()
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            reload = await asyncio.to_thread(self._backends.reload)
+            if reload.problems and reload.problems != said:
+                problems = "; ".join(str(problem) for problem in reload.problems)
+                _log.error("the new backends file is not in force", extra={"problems": problems})
+            said = reload.problems
+            if reload.changed:
+                _log.info("the new backends file is in force")
+                self._parts.router.wake_all()

@@ -1,0 +1,164 @@
+"""From what changed to the keys that must be looked at. It knows who depends on whom, and nothing of what is decided.
+
+Waking a key too often costs a millisecond; forgetting one costs until the next list. What many objects share (a policy,
+a runtime class, the mover's address) wakes all that depend on it, and only when the part they depend on changed.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sandhold import metrics, names
+from sandhold.cluster.cache import Cache, Change
+from sandhold.cluster.kinds import (
+    POD,
+    SANDBOX,
+    SESSION,
+)
+from sandhold.cluster.memory import Memory
+from sandhold.cluster.reading import labels_of, owner_of, sandbox_of
+from sandhold.desired.world import KubeObject
+from sandhold.workqueue import Key, WorkQueue
+
+SANDBOX_DELAY = 0.1
+"""An AgentSandbox counts its sessions: a burst of them is one pass, not hundreds."""
+
+
+class Router:
+    """An `EventSink` that feeds the cache and wakes keys."""
+
+    def __init__(self, cache: Cache, queue: WorkQueue, memory: Memory) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._memory = memory
+        self.on_endpoints: Callable[[], None] = lambda: None
+        """Told when an EndpointSlice changed: a mover or the API server is elsewhere."""
+        self.on_relisted: Callable[[str], None] = lambda _: None
+        """Told the kind of each object that came from the watch library's own list."""
+        self.on_event: Callable[[str], None] = lambda _: None
+        """Told the kind of each event."""
+
+    def changed(self, obj: KubeObject, *, is_listed: bool) -> None:
+        """An object as a watch showed it."""
+        self._heard(obj["kind"])
+        if is_listed:
+            self.on_relisted(obj["kind"])
+        elif obj["kind"] == SESSION and not obj.get("status"):
+            self._note_new(obj)
+        change = self._cache.put(obj)
+        if change is not None:
+            self.route(change)
+
+    def deleted(self, obj: KubeObject) -> None:
+        """An object that a watch showed last."""
+        self._heard(obj["kind"])
+        change = self._cache.remove(obj)
+        if change is not None:
+            self.route(change)
+
+    def _heard(self, kind: str) -> None:
+        metrics.WATCH_EVENTS.labels(kind).inc()
+        self.on_event(kind)
+
+    def keeper_changed(self, pod_uid: str) -> None:
+        """A mover said something new of a pod's keeper."""
+        for pod in self._cache.select(POD, "uid", pod_uid):
+            self._wake_session_of(pod)
+
+    def wake_all(self) -> None:
+        """Something that everything depends on changed."""
+        for kind in (SANDBOX, SESSION):
+            for obj in self._cache.all(kind):
+                self._queue.add(_key(obj))
+
+    def route(self, change: Change) -> None:
+        """Wake whatever depends on a changed object."""
+        match change.kind:
+            case "SandboxSession":
+                self._session(change)
+            case "AgentSandbox":
+                self._sandbox(change)
+            case "Pod":
+                self._pod(change)
+            case "NetworkPolicy" | "ServiceAccount":
+                self._child(change)
+            case "SandboxSnapshot":
+                self._snapshot(change.object)
+            case "RuntimeClass":
+                if _differs(change, "handler"):
+                    self.wake_all()
+            case "EndpointSlice":
+                if _differs(change, "endpoints", "ports"):
+                    self.on_endpoints()
+
+    def _session(self, change: Change) -> None:
+        self._queue.add(_key(change.object))
+        if _differs(change, "metadata.deletionTimestamp", "status.phase"):
+            self._wake_sandbox(sandbox_of(change.object))
+
+    def _sandbox(self, change: Change) -> None:
+        self._queue.add(_key(change.object))
+        if _differs(change, "metadata.generation", "metadata.deletionTimestamp"):
+            self._wake_sessions_of(change.object)
+
+    def _pod(self, change: Change) -> None:
+        self._wake_session_of(change.object)
+        if change.before is None or change.after is None:
+            for sandbox in self._sandboxes_labelled(change.object):
+                self._queue.add_after(_key(sandbox), SANDBOX_DELAY)
+
+    def _child(self, change: Change) -> None:
+        """A policy or account: its AgentSandbox mends it, and sessions wait for it."""
+        owner = owner_of(change.object)
+        sandbox = self._cache.get(SANDBOX, owner[1], owner[2]) if owner is not None else None
+        for each in [sandbox] if sandbox is not None else self._sandboxes_labelled(change.object):
+            self._queue.add(_key(each))
+            if _differs(change, "spec", "metadata.deletionTimestamp"):
+                self._wake_sessions_of(each)
+
+    def _snapshot(self, snapshot: KubeObject) -> None:
+        reference = (snapshot.get("spec") or {}).get("sessionRef") or {}
+        session = self._cache.get(SESSION, snapshot["metadata"].get("namespace", ""), reference.get("name", ""))
+        if session is not None:
+            self._queue.add(_key(session))
+
+    def _wake_session_of(self, pod: KubeObject) -> None:
+        for session in self._cache.select(SESSION, "uid", labels_of(pod).get(names.LABEL_SESSION_UID, "")):
+            self._queue.add(_key(session))
+
+    def _wake_sessions_of(self, sandbox: KubeObject) -> None:
+        metadata = sandbox["metadata"]
+        for session in self._cache.select(SESSION, "sandbox", f"{metadata.get('namespace', '')}/{metadata['name']}"):
+            self._queue.add(_key(session))
+
+    def _wake_sandbox(self, place: str) -> None:
+        namespace, _, name = place.partition("/")
+        if self._cache.get(SANDBOX, namespace, name) is not None:
+            self._queue.add_after(Key(SANDBOX, namespace, name), SANDBOX_DELAY)
+
+    def _sandboxes_labelled(self, obj: KubeObject) -> Iterator[KubeObject]:
+        label = labels_of(obj).get(names.LABEL_SANDBOX, "")
+        yield from self._cache.select(SANDBOX, "label", f"{obj['metadata'].get('namespace', '')}/{label}")
+
+    def _note_new(self, session: KubeObject) -> None:
+        metadata = session["metadata"]
+        if self._cache.get(SESSION, metadata.get("namespace", ""), metadata["name"]) is None:
+            self._memory.seen.put(metadata["uid"], time.monotonic())
+
+
+def _key(obj: KubeObject) -> Key:
+    return Key(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+
+
+def _differs(change: Change, *paths: str) -> bool:
+    """Whether the object came, went, or has another value at one of the paths."""
+    if change.before is None or change.after is None:
+        return True
+    return any(_at(change.before, path) != _at(change.after, path) for path in paths)
+
+
+def _at(obj: KubeObject, path: str) -> Any:
+    value: Any = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

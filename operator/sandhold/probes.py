@@ -1,0 +1,64 @@
+"""Whether this process is alive and whether it is ready, judged from what its loops did lately. It serves nothing.
+
+Alive: the event loop turns, lists are taken, no key waits for minutes while we are active. Ready: the cache is filled
+(a standby is ready too: it may take over at any moment).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+
+from sandhold import metrics
+from sandhold.cluster.cache import Cache
+from sandhold.workqueue import WorkQueue
+
+BEAT_SECONDS = 1.0
+MOST_LAG_SECONDS = 20.0
+MOST_WAIT_SECONDS = 180.0
+MOST_LISTS_MISSED = 4
+
+
+class Health:
+    """The judgement. `beat` runs for as long as the process does."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: WorkQueue,
+        kinds: Collection[str],
+        list_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._kinds = kinds
+        self._list_seconds = list_seconds
+        self._clock = clock
+        self._beaten = clock()
+        self.is_active = False
+
+    async def beat(self) -> None:
+        """Measure how late the loop wakes us, and publish what the queue looks like."""
+        while True:
+            before = self._clock()
+            await asyncio.sleep(BEAT_SECONDS)
+            self._beaten = self._clock()
+            metrics.LOOP_LAG.set(max(0.0, self._beaten - before - BEAT_SECONDS))
+            metrics.QUEUE_DEPTH.set(self._queue.depth)
+            metrics.QUEUE_OLDEST.set(self._queue.oldest)
+
+    def dead(self) -> list[str]:
+        """Why this process should be started anew; empty while it lives."""
+        reasons = []
+        if (late := self._clock() - self._beaten) > MOST_LAG_SECONDS:
+            reasons.append(f"the event loop did not turn for {late:.0f} s")
+        if self.is_active and self._queue.oldest > MOST_WAIT_SECONDS:
+            reasons.append(f"a key has waited for {self._queue.oldest:.0f} s")
+        longest = MOST_LISTS_MISSED * self._list_seconds + 60
+        ages = {kind: self._cache.list_age(kind) for kind in self._kinds if self._cache.is_listed(kind)}
+        late_kinds = {kind: age for kind, age in ages.items() if age > longest}
+        return [*reasons, *(f"{kind} objects were not listed for {age:.0f} s" for kind, age in late_kinds.items())]
+
+    def unready(self) -> list[str]:
+        """What is still missing; empty when the process could act."""
+        return [f"{kind} objects were not listed yet" for kind in self._kinds if not self._cache.is_listed(kind)]
