@@ -50,8 +50,6 @@ class FakeStore:
         there = stored.get((fence.epoch, 0))
         if there is not None and there.manifest.parent != fence.parent:
             return StoreTrouble("stale_generation", "this epoch is fenced with another parent", retryable=False)
-        if fence.parent is not None and fence.parent not in stored:
-            return StoreTrouble("manifest_missing", "the parent of the fence is not there", retryable=False)
         if there is None:
             self.put((fence.store, fence.slot), (fence.epoch, 0), frozenset(), parent=fence.parent)
         return None
