@@ -3,6 +3,7 @@
 Nothing runs here. Tests take the same parts, put fakes before the two doors, and make single passes.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,14 +60,15 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
     backends: Callable[[], Backends],
     authority: Authority,
     clock: Callable[[], datetime] = utc_now,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Parts:
     """Put an operator together. Keeper reports wake their sessions from here on."""
-    cache, queue, memory = Cache(INDICES), WorkQueue(), Memory()
+    cache, queue, memory = Cache(INDICES, monotonic), WorkQueue(clock=monotonic), Memory()
     facts = InstallationFacts(door, cache, settings, backends, authority.certificate_pem.decode())
     observer = Observer(door=door, movers=movers, cache=cache, facts=facts, memory=memory, clock=clock)
-    recorder = Recorder(door, settings.pod_name)
-    orders = Orders(movers, observer.histories, memory, authority.grant_key)
-    applier = Applier(cache, memory, Writes(door, cache, memory), orders, recorder)
+    recorder = Recorder(door, settings.pod_name, monotonic)
+    orders = Orders(movers, observer.histories, memory, authority.grant_key, monotonic)
+    applier = Applier(cache, memory, Writes(door, cache, memory, monotonic), orders, recorder)
     reconciler = Reconciler(observer, applier, plan_session, plan_sandbox)
     router = Router(cache, queue, memory)
     kinds = watched_kinds(backends().installation_id)
