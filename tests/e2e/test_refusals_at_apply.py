@@ -202,8 +202,12 @@ def test_sessions_of_a_sandbox_can_be_selected(cluster: Cluster, session: str) -
 
 
 # Values that are right, wrong, and on the edge, for the fields with a claim of their own.
-TEXT = st.sampled_from(["", "a", "A", "a.b", "a-", "/", "/a", "/a/", "//", "/a/../b", "a/b", "..", "a\x00", "ü", "x y"])
-PATH = st.lists(st.sampled_from(["", "a", "..", ".", "etc", "run", "var", "é", "\n"]), max_size=5).map("/".join)
+TEXT = st.sampled_from(
+    ["a..b", "", "a", "A", "a.b", "a-", "/", "/a", "/a/", "//", "/a/../b", "a/b", "..", "a\x00", "ü", "x y"]
+)
+PATH = st.lists(
+    st.sampled_from(["", "a", "..", ".", "etc", "run", "var", "tmp", "home", "agent", "é", "\n"]), max_size=5
+).map("/".join)
 SIZE = st.sampled_from(
     [0, 1, -1, 10**18, "0", "1", "1Gi", "1gi", ".5", "5.", "1e3", "1e-9", "9E", "", "Gi", "500m", " 1"]
 )
@@ -219,19 +223,24 @@ VARIABLE = st.fixed_dictionaries(
     {"name": st.sampled_from(["A", "a_1", "1", "", "SANDHOLD_X", "A-B", "B"]), "value": TEXT}
 )
 PORT = st.fixed_dictionaries(
-    {"name": st.sampled_from(["a", "b", "A", "-"]), "port": st.sampled_from([0, 1, 80, 65535, 65536])},
+    {
+        "name": st.sampled_from(["a", "b", "A", "-", "1", "a-1", "a--b", "8-a"]),
+        "port": st.sampled_from([0, 1, 80, 65535, 65536]),
+    },
     optional={"protocol": st.sampled_from(["TCP", "UDP", "SCTP"])},
 )
 TOLERATION = st.fixed_dictionaries(
     {},
     optional={
-        "key": st.sampled_from(["", "k"]),
+        "key": st.sampled_from(["", "k", "e.x/k", "/k", "k "]),
         "operator": st.sampled_from(["Exists", "Equal", "In"]),
-        "value": st.sampled_from(["", "v"]),
+        "value": st.sampled_from(["", "v", "-v"]),
         "tolerationSeconds": st.sampled_from([-1, 0, 60]),
     },
 )
-AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory"]), SIZE, max_size=2)
+RESOURCE = st.sampled_from(["cpu", "memory", "disk", "hugepages-2Mi", "nvidia.com/gpu", "a/b/c", ""])
+AMOUNTS = st.dictionaries(RESOURCE, SIZE, max_size=2)
+LABELS = st.dictionaries(st.sampled_from(["a", "e.x/A_b.c-d", "", "-a", "a/", "x/y/z"]), TEXT, max_size=2)
 PART = st.one_of(
     st.fixed_dictionaries({"image": TEXT}),
     st.fixed_dictionaries({"tier": TEXT}),
@@ -240,6 +249,7 @@ PART = st.one_of(
     st.fixed_dictionaries({"env": st.lists(VARIABLE, max_size=3)}),
     st.fixed_dictionaries({"ports": st.lists(PORT, max_size=3)}),
     st.fixed_dictionaries({"pod": st.fixed_dictionaries({"tolerations": st.lists(TOLERATION, max_size=2)})}),
+    st.fixed_dictionaries({"pod": st.fixed_dictionaries({"nodeSelector": LABELS})}),
     st.fixed_dictionaries({"args": st.lists(TEXT, max_size=1)}, optional={"command": st.lists(TEXT, max_size=1)}),
     st.fixed_dictionaries({"resources": st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})}),
     st.fixed_dictionaries({"snapshot": st.fixed_dictionaries({}, optional={"maxBytes": SIZE, "store": TEXT})}),
@@ -249,7 +259,7 @@ PART = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spec=PART)
 def test_the_api_server_and_the_models_agree_on_every_spec(cluster: Cluster, spec: dict[str, Any]) -> None:
     document = {

@@ -6,7 +6,18 @@ from pydantic import Field
 
 from sandhold.api.model import ApiModel, ListMap, Rule
 from sandhold.api.quantity import Quantity, cel_is_quantity, is_quantity, quantity_value
-from sandhold.api.texts import DNS_LABEL, ENV_NAME, RESERVED_ENV_PREFIX, name_rule, pattern_rule
+from sandhold.api.texts import (
+    ENV_NAME,
+    LABEL_VALUE,
+    NO_NUL,
+    PORT_NAME,
+    QUALIFIED_NAME,
+    RESERVED_ENV_PREFIX,
+    cel_text,
+    matches,
+    name_rule,
+    pattern_rule,
+)
 
 ENV_CHARACTERS = 16384
 """What the names and values of one environment list may hold together, so that it fits into one word to init."""
@@ -28,11 +39,7 @@ class EnvVar(ApiModel):
     value: Annotated[
         str,
         Field(max_length=8192),
-        Rule(
-            cel="!self.contains('\\u0000')",
-            message="env value must not hold a NUL character",
-            holds=lambda value: "\x00" not in value,
-        ),
+        NO_NUL,
     ] = Field(default="", description="Its value, taken literally: $(NAME) is not expanded. Not for secrets.")
 
 
@@ -52,7 +59,7 @@ Environment = Annotated[
 ]
 
 Words = Annotated[
-    tuple[Annotated[str, Field(max_length=8192)], ...],
+    tuple[Annotated[str, Field(max_length=8192), NO_NUL], ...],
     Field(max_length=128),
 ]
 
@@ -71,7 +78,9 @@ class Port(ApiModel):
     name: Annotated[
         str,
         Field(min_length=1, max_length=15),
-        pattern_rule(DNS_LABEL, "ports name must hold lower-case letters, digits and '-' only, such as http"),
+        pattern_rule(
+            PORT_NAME, "ports name must hold lower-case letters, digits and single '-' between them, such as http"
+        ),
     ] = Field(description="Name of the port, unique within the sandbox.")
     port: Annotated[int, Field(ge=1, le=65535)] = Field(description="Port number that the agent listens on.")
     protocol: Literal["TCP", "UDP"] = Field(default="TCP", description="TCP or UDP.")
@@ -93,8 +102,23 @@ Ports = Annotated[
 ]
 
 
+_RESOURCE = r"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMG]i|[a-z0-9.-]+/[A-Za-z0-9._-]+)$"
+
+
 def _all_quantities(amounts: dict[str, str]) -> bool:
     return all(is_quantity(amount) for amount in amounts.values())
+
+
+def _names_of_resources(amounts: dict[str, str]) -> bool:
+    return all(matches(_RESOURCE, name) for name in amounts)
+
+
+def _resource_names(field: str) -> Rule:
+    return Rule(
+        cel=f"self.all(k, k.matches({cel_text(_RESOURCE)}))",
+        message=f"resources.{field} must name cpu, memory, ephemeral-storage or a device such as nvidia.com/gpu",
+        holds=_names_of_resources,
+    )
 
 
 def _amounts(field: str) -> Rule:
@@ -128,11 +152,13 @@ class Resources(ApiModel):
         ),
     )
 
-    requests: Annotated[dict[str, Quantity], Field(max_length=16), _amounts("requests")] = Field(
+    requests: Annotated[
+        dict[str, Quantity], Field(max_length=16), _resource_names("requests"), _amounts("requests")
+    ] = Field(
         default_factory=dict,
         description="What the scheduler reserves, by resource (cpu, memory, ephemeral-storage and others).",
     )
-    limits: Annotated[dict[str, Quantity], Field(max_length=16), _amounts("limits")] = Field(
+    limits: Annotated[dict[str, Quantity], Field(max_length=16), _resource_names("limits"), _amounts("limits")] = Field(
         default_factory=dict, description="What the agent may use at most, by resource."
     )
 
@@ -153,15 +179,23 @@ class Toleration(ApiModel):
         ),
     )
 
-    key: Annotated[str, Field(max_length=316)] | None = Field(
-        default=None, description="Key of the taint; none, with operator Exists, means every taint."
-    )
+    key: (
+        Annotated[
+            str,
+            Field(max_length=316),
+            pattern_rule(f"^$|{QUALIFIED_NAME}", "tolerations key must be the key of a taint, such as example.com/gpu"),
+        ]
+        | None
+    ) = Field(default=None, description="Key of the taint; none, with operator Exists, means every taint.")
     operator: Literal["Equal", "Exists"] = Field(
         default="Equal", description="Equal compares key and value, Exists the key alone."
     )
-    value: Annotated[str, Field(max_length=63)] | None = Field(
-        default=None, description="Value of the taint, for operator Equal."
-    )
+    value: (
+        Annotated[
+            str, Field(max_length=63), pattern_rule(LABEL_VALUE, "tolerations value must be the value of a taint")
+        ]
+        | None
+    ) = Field(default=None, description="Value of the taint, for operator Equal.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         default=None, description="Effect of the taint; none means every effect."
     )
@@ -170,10 +204,21 @@ class Toleration(ApiModel):
     )
 
 
+def _all_labels(labels: dict[str, str]) -> bool:
+    return all(matches(QUALIFIED_NAME, key) and matches(LABEL_VALUE, value) for key, value in labels.items())
+
+
+_LABELS = Rule(
+    cel=f"self.all(k, k.matches({cel_text(QUALIFIED_NAME)}) && self[k].matches({cel_text(LABEL_VALUE)}))",
+    message="pod.nodeSelector must hold labels of nodes, such as kubernetes.io/arch: amd64",
+    holds=_all_labels,
+)
+
+
 class PodPlacement(ApiModel):
     """Where the pod may run."""
 
-    node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)] = Field(
+    node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32), _LABELS] = Field(
         default_factory=dict, description="Labels that the node must have. The tier's runtime class may add others."
     )
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(

@@ -10,7 +10,10 @@ from typing import Any
 from sandhold.api.model import Rule
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-DNS_NAME = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
+DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+PORT_NAME = r"^([0-9]+-?)*[a-z](-?[a-z0-9])*$"
+QUALIFIED_NAME = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
+LABEL_VALUE = r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 ABSOLUTE = r"^(/[^/\x00-\x1f\x7f]+)+$"
 RELATIVE = r"^[^/\x00-\x1f\x7f]+(/[^/\x00-\x1f\x7f]+)*$"
@@ -18,7 +21,13 @@ DOT_PART = r"(^|/)[.]{1,2}(/|$)"
 
 RESERVED_ENV_PREFIX = "SANDHOLD_"
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/bin", "/sbin", "/lib", "/lib64", "/usr")
+TAKEN_FOLDERS = ("/tmp", "/home", "/home/agent")  # noqa: S108 - places in a pod, not here
 MOUNT_DEPTH = 3
+NO_NUL = Rule(
+    cel="!self.contains('\\u0000')",
+    message="a word of command, args or an env value must not hold a NUL character",
+    holds=lambda text: "\x00" not in text,
+)
 
 
 def cel_text(text: str) -> str:
@@ -65,7 +74,7 @@ def _outside_system(path: str) -> bool:
     return not any(path == folder or path.startswith(folder + "/") for folder in SYSTEM_FOLDERS) and path != "/var"
 
 
-def mount_place_rules(field: str) -> tuple[Rule, Rule]:
+def mount_place_rules(field: str) -> tuple[Rule, ...]:
     """The claims that a mount path covers nothing that the system or Sandhold needs.
 
     The depth matters: container runtimes mount shallow paths first, so a path of at most three parts can never be
@@ -77,6 +86,11 @@ def mount_place_rules(field: str) -> tuple[Rule, Rule]:
             cel=f"self != '/var' && !{folders}.exists(f, self == f || self.startsWith(f + '/'))",
             message=f"{field} must not cover a system folder ({', '.join(SYSTEM_FOLDERS)}); use a folder of its own",
             holds=_outside_system,
+        ),
+        Rule(
+            cel=f"!(self in [{', '.join(cel_text(folder) for folder in TAKEN_FOLDERS)}])",
+            message=f"{field} must not be {' or '.join(TAKEN_FOLDERS)}: home and /tmp have volumes of their own",
+            holds=lambda path: path not in TAKEN_FOLDERS,
         ),
         Rule(
             cel=f"self.split('/').size() <= {MOUNT_DEPTH + 1}",

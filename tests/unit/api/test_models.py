@@ -120,14 +120,32 @@ def test_paths_that_leave_the_workspace_are_refused(path: str) -> None:
         Entry.model_validate({"path": path, "file": {}})
 
 
-@pytest.mark.parametrize("path", ["/workspace", "/home/agent/work", "/runs", "/var/lib/x", "/etcetera", "/usrlocal"])
+@pytest.mark.parametrize(
+    "path",
+    ["/workspace", "/home/agent/work", "/home/x", "/tmp/x", "/runs", "/var/lib/x", "/etcetera", "/usrlocal"],  # noqa: S108
+)
 def test_places_for_the_workspace(path: str) -> None:
     assert AgentSandboxSpec.model_validate({"workspace": {"mountPath": path}}).workspace.mount_path == path
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/etc", "/etc/x", "/run", "/run/sandhold", "/var", "/var/run/x", "/proc/1", "/a/../etc", "//a", "/a/b/c/d"],
+    [
+        "/",
+        "/tmp",  # noqa: S108
+        "/home",
+        "/home/agent",
+        "/etc",
+        "/etc/x",
+        "/run",
+        "/run/sandhold",
+        "/var",
+        "/var/run/x",
+        "/proc/1",
+        "/a/../etc",
+        "//a",
+        "/a/b/c/d",
+    ],
 )
 def test_places_that_are_not_for_the_workspace(path: str) -> None:
     with pytest.raises(ValidationError):
