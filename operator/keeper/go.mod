@@ -1,0 +1,5 @@
+module sandhold.dev/keeper
+
+go 1.26
+
+require github.com/klauspost/compress v1.20.4

@@ -1,0 +1,40 @@
+package keeper
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"sandhold.dev/keeper/internal/gate"
+)
+
+// watchHints passes on what init says, for as long as the process lives. What no honest init would have written is
+// ignored, and what was known before stays.
+func (k *keeper) watchHints(ctx context.Context) {
+	started := time.Now()
+	var seen gate.Fingerprint
+	for ctx.Err() == nil {
+		if now, exists := gate.FingerprintOf(k.paths.Hint()); exists && now != seen {
+			seen = now
+			if hint, err := gate.ReadHint(k.paths.Hint()); err == nil {
+				k.takeHint(hint)
+			}
+		}
+		sleep(ctx, gate.PollEvery(started))
+	}
+}
+
+func (k *keeper) takeHint(hint gate.Hint) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	isNew := k.read().Gate.Challenge != hint.Challenge
+	k.change(func(r *Report) {
+		r.Gate.Challenge = hint.Challenge
+		r.Agent = Agent{State: hint.State, ExitCode: hint.ExitCode, Message: hint.Message}
+	})
+	if isNew {
+		if err := k.passEnd(); err != nil {
+			log.Printf("orders for init: %v", err)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// Package keeper is the sidecar: it calls home, prepares the workspace, gathers evidence, opens the gate when it is
+// told to, and archives the workspace. It obeys the mover's orders and judges nothing.
+package keeper
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"sandhold.dev/keeper/internal/gate"
+	"sandhold.dev/keeper/internal/threads"
+)
+
+const (
+	spareThreads = 10
+	// collectAt keeps the heap of a process that mostly sleeps close to what it holds.
+	collectAt = 50
+	// lastArchive bounds how long an archive may go on after SIGTERM; the kubelet's grace is what really ends it.
+	lastArchive = 15 * time.Minute
+)
+
+// keeper is one process. Its parts work beside each other and meet on the board.
+type keeper struct {
+	board
+	paths   gate.Paths
+	entries entryList
+	moving  mover
+
+	mutex     sync.Mutex
+	busy      bool          // a preparation runs
+	waiting   *prepareOrder // a preparation that waits for its entries
+	probing   bool          // evidence is being gathered since the first preparation
+	endWithin *int          // an end was ordered, with this grace, for every init from then on
+}
+
+// mover guards that one archive runs at a time and lets the end of the process wait for it.
+type mover struct {
+	sync.WaitGroup
+	mutex   sync.Mutex
+	running bool
+	closed  bool
+}
+
+// Run is the keeper, until SIGTERM. It returns the exit code of the process.
+func Run(paths gate.Paths, version string) int {
+	log.SetFlags(log.LstdFlags | log.LUTC)
+	log.SetPrefix("keeper: ")
+	if err := threads.AvoidHugePages(); err != nil {
+		log.Printf("prctl: %v", err)
+	}
+	debug.SetGCPercent(collectAt)
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	threads.Start(spareThreads)
+	terminated, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	k := &keeper{paths: paths}
+	if err := k.remember(version); err != nil {
+		log.Printf("%v", err)
+		return 1
+	}
+	living, end := context.WithCancel(context.Background())
+	defer end()
+	go k.watchHints(living)
+	go k.callHome(living)
+	debug.FreeOSMemory()
+	<-terminated.Done()
+	if !k.moving.finish(lastArchive) {
+		log.Printf("an archive was still running %s after SIGTERM", lastArchive)
+	}
+	return 0
+}
+
+// remember fills the first report from what an earlier process of this pod left behind.
+func (k *keeper) remember(version string) error {
+	found, exists, err := readNote(k.paths)
+	if err != nil {
+		return err
+	}
+	stored, err := readStored(k.paths)
+	if err != nil {
+		return err
+	}
+	word, err := gate.ReadWord(k.paths.Word())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	orders, err := gate.ReadOrders(k.paths.Orders())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if orders.End != nil {
+		k.endWithin = &orders.End.GraceSeconds
+	}
+	k.change(func(r *Report) {
+		r.Version, r.Boot = version, gate.RandomID()
+		r.Workspace.State = WorkspaceEmpty
+		r.Agent.State = gate.Unknown
+		r.Gate.Opened = word.Challenge
+		r.Archive = stored
+		if exists && found.Complete {
+			r.Marker = &found.Marker
+			r.Workspace = Workspace{State: WorkspaceReady, Files: found.Files, Bytes: found.Bytes}
+		}
+	})
+	return nil
+}
+
+// begin returns false when an archive runs already or the process ends.
+func (m *mover) begin() bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.running || m.closed {
+		return false
+	}
+	m.running = true
+	m.Add(1)
+	return true
+}
+
+func (m *mover) done() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.running = false
+	m.Done()
+}
+
+// finish lets nothing begin any more and waits for what runs.
+func (m *mover) finish(within time.Duration) bool {
+	m.mutex.Lock()
+	m.closed = true
+	m.mutex.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		m.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return true
+	case <-time.After(within):
+		return false
+	}
+}

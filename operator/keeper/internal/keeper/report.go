@@ -1,0 +1,128 @@
+package keeper
+
+import "sync"
+
+// Report is the whole state of a keeper (PROTOCOL.md section 4.1).
+type Report struct {
+	Version   string     `json:"version"`
+	Boot      string     `json:"boot"`
+	Marker    *Marker    `json:"marker"`
+	Workspace Workspace  `json:"workspace"`
+	Evidence  *Evidence  `json:"evidence"`
+	Gate      Gate       `json:"gate"`
+	Agent     Agent      `json:"agent"`
+	Archive   *Archiving `json:"archive"`
+}
+
+// Source names the snapshot that a workspace came from.
+type Source struct {
+	Epoch    int64 `json:"epoch"`
+	Sequence int64 `json:"sequence"`
+}
+
+// States of the workspace.
+const (
+	WorkspaceEmpty     = "Empty"
+	WorkspacePreparing = "Preparing"
+	WorkspaceReady     = "Ready"
+	WorkspaceFailed    = "Failed"
+)
+
+// Workspace says how far the workspace is.
+type Workspace struct {
+	State   string `json:"state"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Files   int64  `json:"files"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// Evidence is what was observed before the gate opens.
+type Evidence struct {
+	Challenge string        `json:"challenge"`
+	Round     int           `json:"round"`
+	Runtime   Runtime       `json:"runtime"`
+	Probes    []Observation `json:"probes"`
+}
+
+// Runtime is what the kernel says of itself.
+type Runtime struct {
+	Version string `json:"version"`
+	Release string `json:"release"`
+}
+
+// Observation is the outcome of one probe.
+type Observation struct {
+	Name         string `json:"name"`
+	Outcome      string `json:"outcome"`
+	Milliseconds int64  `json:"milliseconds"`
+}
+
+// Gate says which init waits and for which one the gate was opened.
+type Gate struct {
+	Challenge string `json:"challenge"`
+	Opened    string `json:"opened"`
+}
+
+// Agent passes on what init says. Nobody should believe it.
+type Agent struct {
+	State    string `json:"state"`
+	ExitCode int    `json:"exitCode"`
+	Message  string `json:"message"`
+}
+
+// States of an archive.
+const (
+	ArchiveRunning = "Running"
+	ArchiveStored  = "Stored"
+	ArchiveFailed  = "Failed"
+)
+
+// Archiving says how far the last archive is.
+type Archiving struct {
+	Sequence int64  `json:"sequence"`
+	State    string `json:"state"`
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+	Files    int64  `json:"files"`
+	Bytes    int64  `json:"bytes"`
+}
+
+// board is where everybody in the process writes what they know, and from where it is reported.
+type board struct {
+	mutex    sync.Mutex
+	report   Report
+	watchers []chan struct{}
+}
+
+// read returns the state now. What pointers lead to is never changed in place.
+func (b *board) read() Report {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.report
+}
+
+// change changes the state and wakes who watches it.
+func (b *board) change(do func(*Report)) {
+	b.mutex.Lock()
+	do(&b.report)
+	watchers := b.watchers
+	b.mutex.Unlock()
+	for _, watcher := range watchers {
+		select {
+		case watcher <- struct{}{}:
+		default: // it has yet to look: once is enough
+		}
+	}
+}
+
+// watch returns a channel that has something in it after every change. It is meant for those that live as long as the
+// process.
+func (b *board) watch() <-chan struct{} {
+	watcher := make(chan struct{}, 1)
+	watcher <- struct{}{}
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.watchers = append(b.watchers[:len(b.watchers):len(b.watchers)], watcher)
+	return watcher
+}

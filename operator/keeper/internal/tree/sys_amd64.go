@@ -1,0 +1,8 @@
+package tree
+
+import "syscall"
+
+const (
+	sysFstatat = syscall.SYS_NEWFSTATAT
+	sysSyncfs  = 306
+)

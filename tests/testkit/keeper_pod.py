@@ -1,0 +1,185 @@
+"""The parts of a sandbox pod that the in-pod binary sees, on this machine: its folders, a keeper process, an init process.
+
+The real binary runs as it runs in a pod: the keeper as a plain process of the agent's uid, init as PID 1 of a pid
+namespace of its own. Needs root for both; there is no network namespace here, so probes reach loopback only.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from testkit.fake_mover import TOKEN, FakeMover
+from testkit.keeper_binary import keeper_binary
+
+AGENT_UID = 10001
+PATIENCE = 20.0
+
+
+def until(holds: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """Look until something is true; fail, with what was waited for, when it is not in time."""
+    deadline = time.monotonic() + patience
+    while not (value := holds()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"in {patience} s it did not come true: {what}")
+        time.sleep(0.005)
+    return value
+
+
+@dataclass
+class KeeperPod:
+    """Folders and processes of one pod. Leaving it ends every process and removes every file."""
+
+    uid: int = AGENT_UID
+    base: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="sandhold-pod-")))
+    keeper: subprocess.Popen[bytes] | None = None
+    init: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.base.chmod(0o755)
+        self.binary = self.base / "sandhold-keeper"
+        shutil.copy(keeper_binary(), self.binary)
+        self.gate, self.hints = self.base / "gate", self.base / "hints"
+        self.private, self.workspace = self.base / "private", self.base / "workspace"
+        self.podinfo, self.token = self.base / "podinfo", self.base / "token"
+        for folder in (self.gate, self.hints, self.private, self.workspace, self.podinfo):
+            folder.mkdir()
+            os.chown(folder, self.uid, self.uid)
+        self.token.write_text(TOKEN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop_init()
+        self.stop_keeper()
+        subprocess.run(["rm", "-rf", str(self.base)], check=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What moves the paths of PROTOCOL.md into this pod."""
+        return {
+            "SANDHOLD_GATE": str(self.gate),
+            "SANDHOLD_HINTS": str(self.hints),
+            "SANDHOLD_PRIVATE": str(self.private),
+            "SANDHOLD_WORKSPACE": str(self.workspace),
+            "SANDHOLD_TOKEN_FILE": str(self.token),
+            "SANDHOLD_PODINFO": str(self.podinfo),
+        }
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The binary, to its end, as the agent's user."""
+        return subprocess.run(
+            [str(self.binary), *arguments],
+            env=self.environment,
+            user=self.uid,
+            group=self.uid,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def point_at(self, mover: FakeMover) -> None:
+        """Write the downward-API files."""
+        (self.podinfo / "mover-address").write_text(f"127.0.0.1:{mover.port}")
+        (self.podinfo / "mover-ca").write_bytes(mover.installation.authority.certificate_pem)
+
+    def start_keeper(self) -> subprocess.Popen[bytes]:
+        self.keeper = subprocess.Popen(
+            [str(self.binary), "keeper"],
+            env=self.environment,
+            user=self.uid,
+            group=self.uid,
+            extra_groups=[],
+            stderr=(self.base / "keeper.log").open("ab"),
+        )
+        return self.keeper
+
+    def stop_keeper(self, how: signal.Signals = signal.SIGKILL) -> int:
+        """End the keeper; its exit code."""
+        if self.keeper is None:
+            return 0
+        self.keeper.send_signal(how)
+        code = self.keeper.wait(timeout=PATIENCE)
+        self.keeper = None
+        return code
+
+    def keeper_log(self) -> str:
+        return (self.base / "keeper.log").read_text()
+
+    def resident_kib(self) -> int:
+        """Resident memory of the keeper."""
+        assert self.keeper is not None
+        status = Path(f"/proc/{self.keeper.pid}/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
+
+    def start_init(self, **more_environment: str) -> None:
+        """Start init as PID 1 of a new pid namespace, from the gate, where `install` has to have put it."""
+        assert self.run("install", str(self.gate / "init")).returncode == 0
+        user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--"]
+        self.init = subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL", "--", *user, str(self.gate / "init")],
+            env={**self.environment, **more_environment},
+            stdin=subprocess.DEVNULL,
+            stdout=(self.base / "agent.log").open("ab"),
+            stderr=(self.base / "init.log").open("ab"),
+        )
+
+    def stop_init(self) -> None:
+        """As a container runtime ends a container: PID 1 is killed, and everything with it."""
+        if self.init is None:
+            return
+        self.init.kill()
+        self.init.wait(timeout=PATIENCE)
+        self.init = None
+
+    def init_pid(self) -> int:
+        """PID 1 of the container, as this machine numbers it."""
+        assert self.init is not None
+        children = Path(f"/proc/{self.init.pid}/task/{self.init.pid}/children")
+        return int(until(lambda: children.read_text().split(), "init runs")[0])
+
+    def hint(self) -> dict[str, Any]:
+        """What init says of itself now."""
+        try:
+            content: dict[str, Any] = json.loads((self.hints / "init.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return content
+
+    def waiting_challenge(self, other_than: str = "") -> str:
+        """The challenge of an init that waits at the gate."""
+        until(lambda: self.hint().get("state") == "Waiting" and self.hint()["challenge"] != other_than, "init waits")
+        return str(self.hint()["challenge"])
+
+    def write_gate(self, name: str, content: Any) -> None:
+        """Put a file where init looks, the way a keeper does."""
+        unfinished = self.gate / f"{name}.unfinished"
+        unfinished.write_text(json.dumps(content))
+        unfinished.rename(self.gate / name)
+
+    def open_gate(self, *argv: str, challenge: str | None = None, **env: str) -> None:
+        """Write the word for the init that waits."""
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **env}
+        self.write_gate(
+            "word.json",
+            {
+                "challenge": challenge or self.waiting_challenge(),
+                "argv": list(argv),
+                "env": environment,
+                "workingDir": str(self.workspace),
+            },
+        )
+
+    def order_end(self, grace_seconds: int) -> None:
+        self.write_gate("orders.json", {"challenges": [self.hint()["challenge"]], "end": {"graceSeconds": grace_seconds}})

@@ -1,0 +1,225 @@
+"""Trees of files as values: generated, built on a disk, and read back by a walker that is not the keeper.
+
+The walker is the judge of every round trip, so it shares nothing with the code that it judges: plain os calls, every
+path as bytes. It is meant for trees of a test's size and does not defend itself against anybody.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hypothesis import strategies as st
+
+BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class File:
+    """A regular file: data at offsets, holes between them, cut or extended to `size`."""
+
+    segments: tuple[tuple[int, bytes], ...] = ()
+    size: int | None = None
+    mode: int = 0o644
+    mtime_ns: int = 1_700_000_000_123_456_789
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder. What is in it stands in the tree beside it."""
+
+    mode: int = 0o755
+    mtime_ns: int = 1_700_000_000_123_456_789
+
+
+@dataclass(frozen=True)
+class Symlink:
+    """A symbolic link, to anything at all."""
+
+    target: bytes
+    mtime_ns: int = 1_700_000_000_123_456_789
+
+
+@dataclass(frozen=True)
+class HardLink:
+    """One more name of a file that stands in the tree under the name `to`."""
+
+    to: bytes
+
+
+Node = File | Folder | Symlink | HardLink
+Tree = Mapping[bytes, Node]
+"""Nodes by path relative to the root; every parent stands in it too."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a path is, as an archive has to preserve it."""
+
+    kind: Literal["file", "folder", "symlink", "special"]
+    mode: int
+    mtime_ns: int
+    size: int = 0
+    sha256: str = ""
+    target: bytes = b""
+    link_group: tuple[bytes, ...] = ()
+    extents: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    """Runs of data, as the file system tells them: compared by tests that are about holes, not by all."""
+
+
+def build(tree: Tree, root: os.PathLike[str] | bytes, owner: int | None = None) -> None:
+    """Put a tree into an existing folder. Modes and times come last and from the leaves up."""
+    base = os.fsencode(root)
+    links = {path: node for path, node in tree.items() if isinstance(node, HardLink)}
+    nodes = {path: node for path, node in tree.items() if path not in links}
+    for path in sorted(nodes, key=lambda path: path.count(b"/")):
+        _create(os.path.join(base, path), nodes[path])
+    for path, link in links.items():
+        os.link(os.path.join(base, link.to), os.path.join(base, path), follow_symlinks=False)
+    for path in sorted(nodes, key=lambda path: -path.count(b"/")):
+        _finish(os.path.join(base, path), nodes[path], owner)
+
+
+def _create(path: bytes, node: Node) -> None:
+    match node:
+        case Folder():
+            os.mkdir(path, 0o700)
+        case Symlink():
+            os.symlink(node.target, path)
+        case File():
+            with open(path, "xb") as file:
+                for offset, data in node.segments:
+                    file.seek(offset)
+                    file.write(data)
+                if node.size is not None:
+                    file.truncate(node.size)
+        case HardLink():
+            raise AssertionError("hard links are made after everything else")
+
+
+def _finish(path: bytes, node: Node, owner: int | None) -> None:
+    assert not isinstance(node, HardLink)
+    if owner is not None:
+        os.chown(path, owner, owner, follow_symlinks=False)
+    if not isinstance(node, Symlink):
+        os.chmod(path, node.mode)
+    os.utime(path, ns=(node.mtime_ns, node.mtime_ns), follow_symlinks=False)
+
+
+def walk(root: os.PathLike[str] | bytes) -> dict[bytes, Seen]:
+    """Everything beneath a folder, by relative path."""
+    base = os.fsencode(root)
+    inodes: dict[tuple[int, int], list[bytes]] = {}
+    paths: list[bytes] = []
+    waiting = [b""]
+    while waiting:
+        parent = waiting.pop()
+        for name in os.listdir(os.path.join(base, parent)):
+            path = os.path.join(parent, name)
+            paths.append(path)
+            status = os.lstat(os.path.join(base, path))
+            if stat.S_ISREG(status.st_mode):
+                inodes.setdefault((status.st_dev, status.st_ino), []).append(path)
+            elif stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+    return {path: _see(base, path, inodes) for path in sorted(paths)}
+
+
+def _see(base: bytes, path: bytes, inodes: Mapping[tuple[int, int], list[bytes]]) -> Seen:
+    full = os.path.join(base, path)
+    status = os.lstat(full)
+    mode, mtime = stat.S_IMODE(status.st_mode), status.st_mtime_ns
+    if stat.S_ISLNK(status.st_mode):
+        return Seen("symlink", mode, mtime, target=os.readlink(full))
+    if stat.S_ISDIR(status.st_mode):
+        return Seen("folder", mode, mtime)
+    if not stat.S_ISREG(status.st_mode):
+        return Seen("special", mode, mtime)
+    group = inodes[status.st_dev, status.st_ino]
+    with open(full, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        extents = _extents(file.fileno(), status.st_size)
+    return Seen("file", mode, mtime, status.st_size, digest, link_group=tuple(sorted(group)), extents=extents)
+
+
+def _extents(descriptor: int, size: int) -> tuple[tuple[int, int], ...]:
+    extents: list[tuple[int, int]] = []
+    at = 0
+    while at < size:
+        try:
+            start = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but a hole from here on
+            break
+        at = os.lseek(descriptor, start, os.SEEK_HOLE)
+        extents.append((start, at - start))
+    return tuple(extents)
+
+
+def allocated(extents: tuple[tuple[int, int], ...]) -> int:
+    """Bytes of data in a file."""
+    return sum(length for _, length in extents)
+
+
+_LETTERS = st.integers(1, 255).filter(lambda byte: byte != ord("/"))
+names = st.one_of(
+    st.text("abcXYZ ._-~äß漢\n\\'\"", min_size=1, max_size=12).map(str.encode),
+    st.lists(_LETTERS, min_size=1, max_size=12).map(bytes),
+    st.lists(_LETTERS, min_size=200, max_size=255).map(bytes),
+).filter(lambda name: name not in (b".", b"..") and len(name) <= 255)
+"""One name in a folder, of any bytes that a file system takes."""
+
+file_modes = st.one_of(st.sampled_from([0o644, 0o600, 0o755, 0o000, 0o4755, 0o2755, 0o444]), st.integers(0, 0o7777))
+folder_modes = st.one_of(st.sampled_from([0o755, 0o700, 0o1777, 0o000, 0o555, 0o300]), st.integers(0, 0o7777))
+times = st.one_of(
+    st.integers(-(2**31) * 10**9, 2**33 * 10**9),
+    st.sampled_from([0, -1, 1, 999_999_999, 1_700_000_000_000_000_000]),
+)
+targets = st.one_of(
+    st.sampled_from([b"/usr/bin/python3", b"../../../etc/passwd", b".", b"dangling", b"/"]),
+    st.lists(_LETTERS, min_size=1, max_size=150).map(bytes),
+)
+
+
+@st.composite
+def _contents(draw: st.DrawFn) -> tuple[tuple[tuple[int, bytes], ...], int | None]:
+    shape = draw(st.sampled_from(["empty", "small", "blocks", "sparse"]))
+    if shape == "empty":
+        return (), None
+    if shape == "small":
+        return ((0, draw(st.binary(min_size=1, max_size=2000))),), None
+    if shape == "blocks":
+        return ((0, draw(st.binary(min_size=1, max_size=64)) * draw(st.integers(1, 8192))),), None
+    offsets = draw(st.lists(st.integers(0, 600), min_size=0, max_size=4, unique=True))
+    segments = tuple((offset * BLOCK, draw(st.binary(min_size=1, max_size=100))) for offset in sorted(offsets))
+    return segments, draw(st.integers(601 * BLOCK, 700 * BLOCK))
+
+
+_symlinks = st.builds(Symlink, targets, times)
+_folders = st.builds(Folder, folder_modes, times)
+_files = st.builds(
+    lambda content, mode, mtime: File(content[0], content[1], mode, mtime), _contents(), file_modes, times
+)
+
+
+@st.composite
+def trees(draw: st.DrawFn, max_nodes: int = 25) -> dict[bytes, Node]:
+    """Trees with everything in them that a workspace can hold."""
+    tree: dict[bytes, Node] = {}
+    folders = [b""]
+    files: list[bytes] = []
+    for _ in range(draw(st.integers(0, max_nodes))):
+        path = os.path.join(draw(st.sampled_from(folders)), draw(names))
+        if path in tree or len(path) > 3500:
+            continue
+        kinds: list[st.SearchStrategy[Node]] = [_files, _folders, _symlinks]
+        if files:
+            kinds.append(st.sampled_from(files).map(HardLink))
+        node = draw(st.one_of(kinds))
+        tree[path] = node
+        if isinstance(node, Folder):
+            folders.append(path)
+        elif isinstance(node, File):
+            files.append(path)
+    return tree
