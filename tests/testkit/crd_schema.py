@@ -1,7 +1,7 @@
 """What the API server does to objects of our kinds by their schema: fields vanish, defaults appear, faults are 422.
 
 The generated CRDs are read, so a status field that no schema knows is lost here as it is in a cluster. CEL rules are
-not evaluated.
+not evaluated. A null where none may be counts as not given.
 """
 
 import re
@@ -62,7 +62,11 @@ def _conform_object(value: dict[str, Any], schema: Mapping[str, Any], path: str)
     extra = schema.get("additionalProperties")
     if extra:
         return {key: _conform(item, extra, f"{path}.{key}") for key, item in value.items()}
-    result = {key: _conform(item, known[key], f"{path}.{key}") for key, item in value.items() if key in known}
+    result = {
+        key: _conform(item, known[key], f"{path}.{key}")
+        for key, item in value.items()
+        if key in known and (item is not None or known[key].get("nullable"))
+    }
     for key, field in known.items():
         if key not in result and "default" in field:
             result[key] = field["default"]

@@ -15,7 +15,7 @@ Path = tuple[str, ...]
 
 
 def json_patched(document: Document, operations: Sequence[Mapping[str, Any]]) -> Document:
-    """A patched copy. A failing `test` is ConflictError, everything else that does not fit is InvalidError."""
+    """A patched copy; ConflictError when a `test` fails or a place is not there."""
     result = deepcopy(document)
     for operation in operations:
         _patch_one(result, operation)
@@ -40,8 +40,8 @@ def _patch_one(document: Document, operation: Mapping[str, Any]) -> None:
         else:
             raise InvalidError(f"json patch: `{verb}` is not spoken by the fake")
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        kind = ConflictError if verb == "test" else InvalidError
-        raise kind(f"json patch: `{verb}` of {operation['path']}: no such place") from error
+        # The server's 422 does not say whether a test failed or a place was not there.
+        raise ConflictError(f"json patch: `{verb}` of {operation['path']}: no such place") from error
 
 
 def _check(value: Any, operation: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 It knows one field manager, ours. What other writers do is done on `objects` directly and never counted.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
@@ -15,6 +16,7 @@ from testkit.documents import Path, applied, json_patched, owned_paths
 from testkit.faults import Faults
 from testkit.object_store import HAS_STATUS, Document, ObjectStore, reference_to
 
+_TERMS = re.compile(r"(?:[^,(]|\([^)]*\))+")
 _MAY_BE_MADE_BY_PUT = frozenset({"Lease"})
 
 
@@ -41,7 +43,7 @@ class FakeCluster:
         found = [
             each
             for each in self.objects.all(kind, namespace)
-            if each["apiVersion"] == api_version and _selects(selector, each["metadata"].get("labels", {}))
+            if each["apiVersion"] == api_version and selects(selector, each["metadata"].get("labels", {}))
         ]
         return found, self.objects.version
 
@@ -132,12 +134,15 @@ def _what(verb: str, reference: Reference) -> str:
     return f"{verb} {reference.kind} {reference.namespace}/{reference.name}"
 
 
-def _selects(selector: str | None, labels: Mapping[str, str]) -> bool:
-    """Equality-based selectors: `a=b`, `a==b`, `a!=b`, `a`, `!a`, joined by commas."""
-    return all(_term_holds(term.strip(), labels) for term in (selector or "").split(",") if term.strip())
+def selects(selector: str | None, labels: Mapping[str, str]) -> bool:
+    """Label selectors: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a`, `!a`, joined by commas."""
+    return all(_term_holds(term.strip(), labels) for term in _TERMS.findall(selector or "") if term.strip())
 
 
 def _term_holds(term: str, labels: Mapping[str, str]) -> bool:
+    if " in " in term:
+        key, _, values = term.partition(" in ")
+        return labels.get(key.strip()) in [value.strip() for value in values.strip(" ()").split(",")]
     if "!=" in term:
         key, _, value = term.partition("!=")
         return labels.get(key.strip()) != value.strip()

@@ -127,7 +127,9 @@ class ObjectStore:
         if reference.kind in HAS_GENERATION and _content(result) != _content(live):
             result["metadata"]["generation"] = live["metadata"]["generation"] + 1
         if _is_over(result):
-            return self._remove(reference, result)
+            self._remove(reference, deepcopy(result))
+            # The answer still bears the version from before; only the watch tells a new one.
+            return result
         return self._commit(reference, result, "MODIFIED")
 
     def delete(
@@ -218,14 +220,13 @@ class ObjectStore:
             watcher(event, deepcopy(document))
         return deepcopy(document)
 
-    def _remove(self, reference: Reference, document: Document) -> Document:
+    def _remove(self, reference: Reference, document: Document) -> None:
         self._version += 1
         document["metadata"]["resourceVersion"] = self.version
         del self._objects[reference]
         self.deleted.append(document)
         for watcher in tuple(self._watchers):
             watcher("DELETED", deepcopy(document))
-        return deepcopy(document)
 
 
 def _content(document: Document) -> Document:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sandhold.cluster.cache import Cache
 from sandhold.desired.plan import Reference
 from sandhold.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from testkit.clock import FakeClock
@@ -193,3 +194,13 @@ def test_time_stands_still_until_it_is_moved() -> None:
     assert clock() - start == timedelta(seconds=2.5)
     clock.move_to(start)
     assert clock() - start == timedelta(seconds=2.5)
+
+
+async def test_a_cache_forgets_an_object_by_the_answer_that_took_its_last_finalizer_off() -> None:
+    cluster, cache = cluster_with(), Cache()
+    made = await cluster.create(SESSION)
+    await cluster.delete(REF, made["metadata"]["uid"])
+    cache.put(await cluster.get(REF))
+    answer = await cluster.json_patch(REF, [{"op": "remove", "path": "/metadata/finalizers/0"}])
+    assert cache.put(answer) is not None
+    assert cache.find(REF) is None
