@@ -92,11 +92,13 @@ class Cache:
         kind, namespace, name = place_of(obj)
         uid = obj["metadata"].get("uid", "")
         known = self._objects[kind].get((namespace, name))
-        # A version as old as the burial is a late event. A younger one is an object whose labels fit the watch again.
-        if version_of(obj) <= max(self._gone.get(uid, -1), version_of(known) if known is not None else -1):
-            return None
-        if _is_ended(obj):
+        seen = version_of(known) if known is not None else -1
+        if _is_ended(obj) and version_of(obj) >= seen:
+            # The answer to the patch that took the last finalizer off bears the version from before that patch.
             return self.remove(obj)
+        # A version as old as the burial is a late event. A younger one is an object whose labels fit the watch again.
+        if version_of(obj) <= max(self._gone.get(uid, -1), seen):
+            return None
         if known is not None and known["metadata"].get("uid") != uid:
             self._bury(known, version_of(obj))
         self._store((namespace, name), known, _lean(obj))
