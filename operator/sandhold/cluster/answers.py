@@ -47,6 +47,9 @@ def error_of(answer: Answer, what: str, *, patch_with_tests: bool = False) -> Sa
             error = ConflictError(text)
         case 422 if patch_with_tests and not _causes(status):
             error = ConflictError(f"{text}; the object is no longer as it was read")
+        case 422 if any(cause.get("field") == "metadata.uid" for cause in _causes(status)):
+            # Some kinds check the UID as a field that cannot change before they check it as a precondition.
+            error = ConflictError(text)
         case 401 | 403:
             error = _forbidden(status, text)
         case 400 | 405 | 406 | 413 | 415 | 422:

@@ -1,0 +1,46 @@
+"""One real API server for all tests here, each in a namespace of its own."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+
+import pytest
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import load_kube_config
+
+from sandhold.cluster.client import KubeDoor
+from testkit.api_server import ApiServer, binaries
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    found = binaries()
+    if found is None:
+        reason = "the API server's binary is not in the cache: run `hack/cluster build`"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    server = ApiServer(tmp_path_factory.mktemp("api-server"), found).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def namespace(api_server: ApiServer) -> str:
+    return api_server.add_namespace(f"test-{next(_numbers)}")
+
+
+@pytest.fixture
+async def configuration(api_server: ApiServer) -> Configuration:
+    loaded = Configuration()
+    await load_kube_config(str(api_server.kubeconfig), client_configuration=loaded, persist_config=False)
+    return loaded
+
+
+@pytest.fixture
+async def door(configuration: Configuration) -> AsyncIterator[KubeDoor]:
+    opened = KubeDoor(configuration)
+    yield opened
+    await opened.close()
