@@ -54,9 +54,9 @@ class FakeStore:
             self.put((fence.store, fence.slot), (fence.epoch, 0), frozenset(), parent=fence.parent)
         return None
 
-    def has_fence(self, epoch: int) -> bool:
-        """Whether an epoch was fenced, in whichever slot."""
-        return any((epoch, 0) in stored for stored in self.slots.values())
+    def has_fence(self, slot: str, epoch: int) -> bool:
+        """Whether an epoch of a slot was fenced."""
+        return any((epoch, 0) in stored for (_, each_slot), stored in self.slots.items() if each_slot == slot)
 
     def has_archive(self, slot: str, epoch: int) -> bool:
         """Whether an archive came from an epoch of a slot."""

@@ -1,0 +1,228 @@
+"""One keeper and the agent beside it: a workspace that is a set of file names, orders that are obeyed after a while.
+
+Strict where the real one is: an order that makes no sense, or a grant that does not verify, is an assertion.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from sandhold.desired.world import Evidence, KeeperReport, ProbeOutcome
+from sandhold.mover.grant import Grant, Verb, verify_grant
+from testkit.clock import Agenda, FakeClock
+from testkit.fake_store import FakeStore
+from testkit.object_store import Document
+
+GVISOR_BANNER = "Linux version 4.19.0-gvisor #1 SMP"
+RUNC_BANNER = "Linux version 6.8.0-64-generic (buildd@host) #67 SMP"
+
+
+@dataclass
+class Behaviour:
+    """What a test may turn: everything is healthy by default."""
+
+    store_is_down: bool = False
+    movers_are_away: bool = False
+    kubelet_works: bool = True
+    keepers_call_home: bool = True
+    archives_fail: int = 0
+    """So many archives fail with `snapshot_store_unavailable` before one succeeds."""
+    agent_obeys: bool = True
+    """Whether SIGTERM ends the agent at once; else it takes the grace of the order."""
+    runtime_banner: str | None = None
+    probes: dict[str, str] = field(default_factory=dict)
+    """Outcomes by name of the probe; what is not here is `Refused`."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all keepers share."""
+
+    clock: FakeClock
+    agenda: Agenda
+    store: FakeStore
+    behaviour: Behaviour
+    grant_keys: tuple[Ed25519PublicKey, ...]
+    violations: list[str]
+
+
+class FakeKeeper:
+    """A keeper in one pod."""
+
+    def __init__(
+        self, pod: Document, session_uid: str, around: Surroundings, told: Callable[["FakeKeeper"], None]
+    ) -> None:
+        self.pod = pod
+        self.uid: str = pod["metadata"]["uid"]
+        self.session_uid = session_uid
+        self.report = KeeperReport()
+        self.connected = False
+        self.files: set[str] = set()
+        self.slot = ""
+        self.epoch = 0
+        self.was_opened = False
+        """Whether the agent may have written anything that an archive must hold."""
+        self.orders: list[str] = []
+        self._around = around
+        self._told = told
+        self._is_gone = False
+        self._starts = 0
+        self._entries: dict[str, set[int]] = {}
+        self._probes: tuple[str, ...] = ()
+
+    def call_home(self) -> None:
+        """The keeper's first connection: init waits, the workspace is empty."""
+        if not self._is_gone and self._around.behaviour.keepers_call_home:
+            self.connected = True
+            self.say(challenge=self._next_challenge(), agent_state="Waiting")
+
+    def restart_init(self) -> None:
+        """Init starts again (container restart, reboot): a new challenge, and nothing of the agent runs."""
+        self.say(challenge=self._next_challenge(), agent_state="Waiting", agent_exit_code=None)
+        self._later(0.2, self._gather_evidence)
+
+    def leave(self) -> None:
+        """The pod is gone."""
+        self._is_gone = True
+        self.connected = False
+
+    def say(self, **changes: Any) -> None:
+        """Change the report and send it."""
+        changed = replace(self.report, **changes)
+        if changed != self.report:
+            self.report = changed
+            self._told(self)
+
+    def obey(self, order: Mapping[str, Any]) -> None:
+        """Do what an order says, soon."""
+        verb = str(order["verb"])
+        self.orders.append(verb)
+        orders = {
+            "entries": self._take_entries,
+            "prepare": self._prepare,
+            "open": self._open,
+            "end": self._end,
+            "archive": self._archive,
+        }
+        orders[verb](order)
+
+    def _take_entries(self, order: Mapping[str, Any]) -> None:
+        assert 0 <= order["index"] < order["count"], order
+        self._entries.setdefault(order["digest"], set()).add(order["index"])
+
+    def _prepare(self, order: Mapping[str, Any]) -> None:
+        if self.report.workspace_state in ("Preparing", "Ready"):
+            return
+        if order["writeEntries"] and order["entriesDigest"] != hashlib.sha256(b"[]").hexdigest():
+            assert order["entriesDigest"] in self._entries, "prepare came before the entries that it names"
+        self.slot, self.epoch = order["slot"], order["epoch"]
+        restored = self._restored(order)
+        if restored is None:
+            self.say(workspace_state="Failed", workspace_code="snapshot_store_unavailable", workspace_message="down")
+            return
+        self._probes = tuple(probe["name"] for probe in order["probes"])
+        self.say(workspace_state="Preparing", workspace_code="", workspace_message="")
+        recovery = "Initialized" if order["source"] is None else "Restored"
+        self._later(0.2, lambda: self._prepared(restored, recovery))
+
+    def _restored(self, order: Mapping[str, Any]) -> frozenset[str] | None:
+        """What the archive holds that an order names; None while the store is down."""
+        source = order["source"]
+        if source is None:
+            return frozenset()
+        grant = self._grant(order, Verb.RESTORE)
+        position = (source["epoch"], source["sequence"])
+        assert grant.source is not None
+        assert (grant.slot, grant.source.epoch, grant.source.sequence) == (order["slot"], *position), grant
+        if self._around.behaviour.store_is_down:
+            return None
+        return self._around.store.slots[grant.store, grant.slot][position].content
+
+    def _prepared(self, files: frozenset[str], recovery: str) -> None:
+        self.files = set(files)
+        self.say(workspace_state="Ready", marker_slot=self.slot, marker_epoch=self.epoch, marker_recovery=recovery)
+        self._later(0.1, self._gather_evidence)
+
+    def _gather_evidence(self) -> None:
+        if self.report.workspace_state != "Ready":
+            return
+        behaviour = self._around.behaviour
+        banner = behaviour.runtime_banner
+        if banner is None:
+            banner = GVISOR_BANNER if self.pod["spec"].get("runtimeClassName") == "gvisor" else RUNC_BANNER
+        outcomes = tuple(ProbeOutcome(name, behaviour.probes.get(name, "Refused")) for name in self._probes)
+        self.say(evidence=Evidence(self.report.challenge, banner, outcomes))
+
+    def _open(self, order: Mapping[str, Any]) -> None:
+        report = self.report
+        if report.workspace_state != "Ready" or order["challenge"] != report.challenge:
+            return
+        if report.opened == report.challenge:
+            return
+        if not self._around.store.has_fence(self.slot, self.epoch):
+            self._around.violations.append(f"the gate of epoch {self.epoch} opened without a fence")
+        if report.evidence is None or report.evidence.challenge != report.challenge:
+            self._around.violations.append(f"the gate of epoch {self.epoch} opened without evidence")
+        self.was_opened = True
+        self.say(opened=report.challenge)
+        self._later(0.05, self._agent_starts)
+
+    def _agent_starts(self) -> None:
+        if self.report.agent_state == "Waiting":
+            self.say(agent_state="Running")
+
+    def _end(self, order: Mapping[str, Any]) -> None:
+        delay = 0.1 if self._around.behaviour.agent_obeys else float(order["graceSeconds"])
+        self._later(delay, self._agent_ends)
+
+    def _agent_ends(self) -> None:
+        if self.report.agent_state != "Ended":
+            self.say(agent_state="Ended", agent_exit_code=0)
+
+    def _archive(self, order: Mapping[str, Any]) -> None:
+        report, sequence = self.report, order["sequence"]
+        if report.archive_sequence == sequence and report.archive_state in ("Running", "Stored"):
+            return
+        if report.marker_epoch is None or not report.opened:
+            self._archive_failed(sequence, "workspace_setup_failed")
+            return
+        grant = self._grant(order, Verb.ARCHIVE)
+        assert (grant.slot, grant.epoch) == (self.slot, self.epoch), "a grant for another slot or epoch"
+        assert (grant.sequence, grant.final) == (sequence, order["final"]), "a grant for another archive"
+        self.say(archive_sequence=sequence, archive_state="Running", archive_code="", archive_message="")
+        self._later(0.3, lambda: self._archived(grant))
+
+    def _archived(self, grant: Grant) -> None:
+        behaviour = self._around.behaviour
+        if behaviour.store_is_down or behaviour.archives_fail:
+            behaviour.archives_fail = max(behaviour.archives_fail - 1, 0)
+            self._archive_failed(grant.sequence, "snapshot_store_unavailable")
+            return
+        if self.report.agent_state != "Ended":
+            self._around.violations.append(f"epoch {self.epoch} was archived for good while its agent ran")
+        place, position = (grant.store, grant.slot), (grant.epoch, grant.sequence)
+        there = self._around.store.slots.get(place, {}).get(position)
+        if there is None:
+            self._around.store.put(place, position, frozenset(self.files), final=grant.final)
+        elif there.content != frozenset(self.files):
+            self._around.violations.append(f"archive {position} was written twice with different content")
+        self.say(archive_sequence=grant.sequence, archive_state="Stored")
+
+    def _archive_failed(self, sequence: int, code: str) -> None:
+        self.say(
+            archive_sequence=sequence, archive_state="Failed", archive_code=code, archive_message="told by the fake"
+        )
+
+    def _grant(self, order: Mapping[str, Any], verb: Verb) -> Grant:
+        now = self._around.clock().timestamp()
+        return verify_grant(order["grant"], self._around.grant_keys, verb=verb, pod_uid=self.uid, now=now)
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._around.agenda.later(seconds, lambda: None if self._is_gone else action())
+
+    def _next_challenge(self) -> str:
+        self._starts += 1
+        return hashlib.sha256(f"{self.uid}/{self._starts}".encode()).hexdigest()[:32]
