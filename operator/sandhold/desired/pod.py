@@ -14,6 +14,7 @@ from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession
 from sandhold.backends.admit import Admission
 from sandhold.desired import environment, ownership, runtime, volumes
+from sandhold.desired.world import KubeObject
 
 GRACE_SECONDS = 30
 """Grace of a pod that somebody else deletes: what the keeper has for its last archive."""
@@ -66,6 +67,26 @@ def intent_of(document: Mapping[str, Any]) -> str:
 def mover_annotations(address: str, ca: str) -> dict[str, str]:
     """Where the keeper finds home. Patched when it changes; the keeper's files follow."""
     return {names.ANNOTATION_MOVER_ADDRESS: address, names.ANNOTATION_MOVER_CA: ca}
+
+
+def mover_patch(stored: KubeObject, address: str, ca: str) -> dict[str, Any] | None:
+    """The part of a pod to apply when a mover moved or the CA changed; None while the pod says where they are."""
+    metadata = ownership.metadata_of(stored)
+    labels, present = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    wanted = mover_annotations(address, ca)
+    if all(present.get(key) == value for key, value in wanted.items()):
+        return None
+    kept = (names.LABEL_INSTALLATION, names.LABEL_SANDBOX, names.LABEL_SESSION_UID)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": metadata.get("name"),
+            "namespace": metadata.get("namespace"),
+            "labels": {key: labels[key] for key in kept if key in labels},
+            "annotations": wanted,
+        },
+    }
 
 
 def _controller(sandbox: AgentSandbox, account_uid: str) -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""From a workspace that is empty to a gate that is open: prepare, judge the evidence, fence the epoch, give the word.
+
+Only for a pod that was found to be what was asked for. Nothing here deletes: a verdict goes back as a refusal, and
+whoever asked decides what becomes of the pod.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sandhold.api.sandbox import AgentSandbox
+from sandhold.desired import archiving, conditions, evidence, orders, walls
+from sandhold.desired.plan import Call, Fence, Order
+from sandhold.desired.runtime import Runtime, runtime_of
+from sandhold.desired.seen import SeenPod, Trouble
+from sandhold.desired.situation import Situation, store_of
+from sandhold.desired.world import Present, Unknown
+from sandhold.reasons import EGRESS_VERIFIED, RUNTIME_VERIFIED, WORKSPACE_READY, Refusal, RefusalCode, refuse
+
+_RETRYABLE = frozenset({"snapshot_store_unavailable"})
+_ABOUT: Mapping[str, str] = {RefusalCode.RUNTIME_CLASS_MISMATCH: RUNTIME_VERIFIED}
+_PREPARE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What comes next on the way to an open gate: orders, something to wait for, or a refusal for good."""
+
+    calls: tuple[Call, ...] = ()
+    trouble: tuple[str, Trouble] | None = None
+    refusal: tuple[str, Refusal] | None = None
+    wake_after: float | None = None
+
+
+def next_step(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
+    """The one thing to do now."""
+    report = situation.report
+    match report.workspace_state:
+        case "Failed":
+            return _failed(situation, pod, sandbox)
+        case "Ready":
+            return _judge(situation, pod, sandbox)
+        case "Preparing":
+            return Step()
+        case _:
+            return _prepare(situation, pod, sandbox)
+
+
+def _prepare(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
+    trouble = archiving.history_trouble(situation)
+    if trouble is not None:
+        return Step(trouble=(WORKSPACE_READY, trouble), wake_after=archiving.SHORTEST_DELAY)
+    probes = evidence.probes(situation.world.installation)
+    if isinstance(probes, Unknown):
+        why = Trouble("ProbesUnknown", f"It is not known what the keeper shall try to reach: {probes.why}")
+        return Step(trouble=(EGRESS_VERIFIED, why), wake_after=archiving.SHORTEST_DELAY)
+    source = situation.content
+    preparation = orders.Preparation(
+        slot=situation.slot,
+        epoch=situation.epoch,
+        source=source,
+        entries=orders.entries_document(sandbox.spec.workspace.entries),
+        writes_entries=source is None or not situation.status.restarts,
+        probes=probes,
+    )
+    store = store_of(sandbox, situation.world.installation.backends)
+    grant = None
+    if source is not None and store is not None:
+        holder = orders.Holder(
+            installation_id=situation.world.installation.id,
+            pod_uid=pod.uid,
+            slot=situation.slot,
+            epoch=situation.epoch,
+            store=store,
+            now=situation.now,
+        )
+        grant = orders.restore_grant(holder, source, sandbox)
+    parts = orders.entries_orders(pod.uid, preparation.entries)
+    return Step(calls=(*parts, orders.prepare_order(pod.uid, preparation, grant)), wake_after=_PREPARE_SECONDS)
+
+
+def _failed(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
+    report = situation.report
+    code = report.workspace_code
+    message = report.workspace_message.rstrip(".") or "The keeper gave no message"
+    if code not in _RETRYABLE:
+        known = RefusalCode(code) if code in set(RefusalCode) else RefusalCode.WORKSPACE_SETUP_FAILED
+        return Step(refusal=(WORKSPACE_READY, refuse(known, f"The workspace could not be prepared: {message}")))
+    why = Trouble("SnapshotStoreUnavailable", f"The archive could not be fetched: {message}. It is tried again.")
+    delay = archiving.retry_in(situation, situation.seconds_since(pod.created))
+    if delay > 0:
+        return Step(trouble=(WORKSPACE_READY, why), wake_after=delay)
+    again = _prepare(situation, pod, sandbox)
+    return Step(again.calls, again.trouble or (WORKSPACE_READY, why), None, archiving.SHORTEST_DELAY)
+
+
+def _judge(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
+    report = situation.report
+    if (report.marker_slot, report.marker_epoch) != (situation.slot, situation.epoch):
+        message = "The workspace in the pod is marked as that of another slot or epoch"
+        return Step(refusal=(WORKSPACE_READY, refuse(RefusalCode.WORKSPACE_SETUP_FAILED, message)))
+    seen = report.evidence
+    if seen is None or not report.challenge or seen.challenge != report.challenge:
+        return Step()
+    expected = _expected_runtime(situation, pod)
+    if isinstance(expected, Trouble):
+        return Step(trouble=(RUNTIME_VERIFIED, expected), wake_after=archiving.SHORTEST_DELAY)
+    refusal = evidence.judge(seen, expected)
+    if refusal is not None:
+        return Step(refusal=(_ABOUT.get(refusal.code, EGRESS_VERIFIED), refusal))
+    trouble = walls.walls_trouble(situation, sandbox)
+    if trouble is not None:
+        return Step(trouble=(EGRESS_VERIFIED, trouble), wake_after=archiving.SHORTEST_DELAY)
+    return _open(situation, pod, sandbox)
+
+
+def _open(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
+    """The fence, so that a start of a later pod can tell that this one may have written; then the word."""
+    word: Order = orders.open_order(pod.uid, situation.report.challenge, sandbox, situation.session)
+    store = store_of(sandbox, situation.world.installation.backends)
+    if situation.keeps_archives is False or situation.is_fenced:
+        return Step(calls=(word,))
+    if situation.history is None or store is None:
+        trouble = archiving.history_trouble(situation)
+        why = trouble or Trouble("SnapshotStoreUnavailable", "The store of the workspace is not known.")
+        return Step(trouble=(WORKSPACE_READY, why), wake_after=archiving.SHORTEST_DELAY)
+    content = situation.content
+    parent = None if content is None else (content.epoch, content.sequence)
+    return Step(calls=(Fence(store, situation.slot, situation.epoch, parent, pod.uid), word))
+
+
+def _expected_runtime(situation: Situation, pod: SeenPod) -> Runtime | Trouble:
+    """The runtime behind the class that the pod is pinned to: what its tier promised when the pod was made."""
+    name = str((pod.document.get("spec") or {}).get("runtimeClassName", ""))
+    classes = situation.world.installation.runtime_classes
+    if not isinstance(classes, Present):
+        return Trouble("RuntimeUnknown", "The RuntimeClasses of the cluster are not known.")
+    found = runtime_of(classes.value.get(name, ""))
+    shown = conditions.printable(name, 253)
+    return found or Trouble("RuntimeUnknown", f"RuntimeClass {shown} is gone or its handler cannot be told apart.")

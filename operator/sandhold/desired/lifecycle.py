@@ -1,0 +1,88 @@
+"""Shall a session run, stop, rest or start again: the decisions about its life, without how any of it is done.
+
+      (new) ──► Starting ──► Ready ──► Stopping ──► Suspended     on request, or by its time limit
+                   │  ▲         │                ├► Finished      the agent ended with exit code 0
+                   │  └─────────┘                └► Failed        it ended otherwise, or was refused while it ran
+                   │   pod lost
+                   └► Failed                                      given up before the agent ran
+
+From rest a session starts again when `operatingMode` goes from Suspended to Running, or when the retry annotation has
+a new value. A refusal before anything exists is no rest: it is looked at anew at every change.
+"""
+
+from datetime import datetime, timedelta
+
+from sandhold import names
+from sandhold.api.session import StopReason
+from sandhold.desired import conditions
+from sandhold.desired.situation import Situation
+from sandhold.reasons import POD_READY
+
+REST = frozenset({"Suspended", "Finished", "Failed"})
+MOST_RESTARTS = 5
+STABLE_SECONDS = 600
+"""A pod that was Ready for so long is no failure in a row."""
+
+
+def stop_reason(situation: Situation) -> StopReason | None:
+    """Why the session shall stop or is stopping; None when it may run."""
+    status = situation.status
+    if situation.is_deleted:
+        return "Deleted"
+    if status.phase == "Stopping":
+        return status.stop_reason or "Requested"
+    if situation.session.spec.operating_mode == "Suspended":
+        return "Requested"
+    if not situation.is_underway:
+        return None
+    limit = expires_at(situation)
+    if limit is not None and situation.now >= limit:
+        return "TtlExpired"
+    return "AgentExited" if agent_ended(situation) else None
+
+
+def is_at_rest(situation: Situation) -> bool:
+    """Whether the session is stopped and nothing asks for a start."""
+    status = situation.status
+    if status.phase not in REST or status.stop_reason is None:
+        return False
+    return status.stop_reason != "Requested" and not _is_retried(situation)
+
+
+def agent_ended(situation: Situation) -> bool:
+    """Whether the agent ended by itself, in a pod that nobody is deleting."""
+    report, pod = situation.report, situation.pod
+    is_current = bool(report.opened) and report.opened == report.challenge
+    return is_current and report.agent_state == "Ended" and pod is not None and pod.deletion is None
+
+
+def time_limit(situation: Situation) -> int | None:
+    """The session's own limit, else its sandbox's, else the installation's."""
+    sandbox = situation.sandbox
+    of_sandbox = sandbox.spec.lifecycle.ttl_seconds if sandbox is not None else None
+    return situation.session.spec.ttl_seconds or of_sandbox or situation.world.installation.backends.sandbox_ttl_seconds
+
+
+def expires_at(situation: Situation, started: datetime | None = None) -> datetime | None:
+    """When the time limit suspends the session. While the sandbox cannot be read, what status says stands."""
+    begin = started or situation.status.started_at
+    if begin is None:
+        return None
+    if situation.sandbox is None and situation.session.spec.ttl_seconds is None:
+        return situation.status.expires_at
+    limit = time_limit(situation)
+    return begin + timedelta(seconds=limit) if limit is not None else None
+
+
+def restarts_in_a_row(situation: Situation) -> int:
+    """How many pods were lost in a row, this one included: a long good time begins a new row."""
+    ready = conditions.find(situation.status.conditions, POD_READY)
+    was_ready = ready is not None and ready.status == "True"
+    if ready is not None and was_ready and situation.seconds_since(ready.last_transition_time) >= STABLE_SECONDS:
+        return 1
+    return (situation.status.restarts or 0) + 1
+
+
+def _is_retried(situation: Situation) -> bool:
+    retry = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
+    return retry is not None and retry != situation.status.observed_retry

@@ -1,0 +1,42 @@
+"""What may have been lost, and what must not be started over: comparing what is known of a slot with what is stored."""
+
+from sandhold.desired.situation import Situation
+from sandhold.desired.world import Manifest, StoreTrouble
+from sandhold.reasons import Refusal, RefusalCode, refuse
+
+
+def history_refusal(situation: Situation) -> Refusal | None:
+    """Why a start would not get the workspace that it should: an archive that is damaged or not there any more."""
+    history = situation.world.history
+    if isinstance(history, StoreTrouble):
+        if history.retryable:
+            return None
+        known = RefusalCode(history.code) if history.code in set(RefusalCode) else RefusalCode.INVALID_SNAPSHOT
+        return refuse(known, history.message or "The last archive of the workspace cannot be used")
+    if situation.history is None:
+        return None
+    newest = max([*situation.indexed, *_of_status(situation)], default=None)
+    content = situation.content
+    if newest is None or (content is not None and (content.epoch, content.sequence) >= newest):
+        return None
+    return refuse(
+        RefusalCode.MANIFEST_MISSING,
+        f"Archive {newest[0]}-{newest[1]} of the workspace is known to exist, and the newest one that the store lists "
+        f"is {numbered(content)}",
+    )
+
+
+def recovery_point(situation: Situation) -> str:
+    """Where the workspace can be had from, in words."""
+    content = situation.content
+    return "no archive of the workspace exists" if content is None else f"the last archive is {numbered(content)}"
+
+
+def numbered(manifest: Manifest | None) -> str:
+    """An archive as people name it: epoch and sequence."""
+    return "none" if manifest is None else f"{manifest.epoch}-{manifest.sequence}"
+
+
+def _of_status(situation: Situation) -> tuple[tuple[int, int], ...]:
+    snapshot = situation.status.snapshot
+    return () if snapshot is None else ((snapshot.epoch, snapshot.sequence),)

@@ -1,0 +1,58 @@
+"""What a SandboxSession needs now: the table of contents of its life.
+
+Each decision has a page of its own: `lifecycle.py` says whether it shall run, `start.py` and `watching.py` bring it to
+Ready, `stop.py` brings it to rest without losing anything.
+"""
+
+from dataclasses import replace
+
+from sandhold.desired import lifecycle, status
+from sandhold.desired.patience import LONGEST_WAIT
+from sandhold.desired.plan import Apply, Delete, Event, Plan
+from sandhold.desired.pod import mover_patch
+from sandhold.desired.situation import Situation, read_situation
+from sandhold.desired.start import plan_start
+from sandhold.desired.stop import plan_stop
+from sandhold.desired.world import Present, SessionWorld
+from sandhold.reasons import ADMITTED, Refusal
+
+
+def plan_session(world: SessionWorld) -> Plan:
+    """Decide, and keep the pod's keeper told where home is."""
+    situation = read_situation(world)
+    return _in_touch(situation, _decide(situation, world.invalid))
+
+
+def _decide(situation: Situation, invalid: Refusal | None) -> Plan:
+    if situation.is_deleted and not situation.has_finalizer:
+        return Plan()
+    if invalid is not None and not situation.is_deleted:
+        return _unreadable(situation, invalid)
+    reason = lifecycle.stop_reason(situation)
+    if reason is not None:
+        return plan_stop(situation, reason)
+    if lifecycle.is_at_rest(situation):
+        return Plan(status=status.unchanged(situation))
+    return plan_start(situation)
+
+
+def _unreadable(situation: Situation, refusal: Refusal) -> Plan:
+    """The stored object cannot be read as a session. What runs is left alone, and so is a status that may be hidden."""
+    if situation.pods != () or situation.epoch > 0:
+        return Plan(wake_after=LONGEST_WAIT)
+    new = status.turned_away(situation, refusal, ADMITTED)
+    return Plan(status=new, events=(Event("Warning", refusal.reason, refusal.message),) if new is not None else ())
+
+
+def _in_touch(situation: Situation, plan: Plan) -> Plan:
+    """The mover's address and CA on the pod, where they changed and the pod stays."""
+    pod, installation = situation.pod, situation.world.installation
+    if pod is None or pod.deletion is not None or pod.is_dead:
+        return plan
+    if any(isinstance(write, Delete) and write.uid == pod.uid for write in plan.writes):
+        return plan
+    match installation.mover_address, installation.mover_ca:
+        case Present(address), Present(ca):
+            patch = mover_patch(pod.document, address, ca)
+            return plan if patch is None else replace(plan, writes=(Apply(patch), *plan.writes))
+    return plan

@@ -1,0 +1,123 @@
+"""A start as far as its pod: admitted, with an epoch of its own, behind walls that were seen; and anew after a loss.
+
+A stage asks for one thing and waits until it is seen in the world. What becomes of the pod once it is there is
+`watching.py`'s business.
+"""
+
+from sandhold import names
+from sandhold.desired import archiving, lifecycle, loss, status, walls, watching
+from sandhold.desired.patience import UNKNOWN_SECONDS, WAIT_SECONDS, is_patient
+from sandhold.desired.plan import Create, Delete, Event, Plan
+from sandhold.desired.pod import sandbox_pod
+from sandhold.desired.seen import Trouble
+from sandhold.desired.situation import Situation, gate_may_be_open, is_gone
+from sandhold.desired.world import Absent, Present, Unknown
+from sandhold.reasons import ADMITTED, POD_READY, WORKSPACE_READY, Refusal, RefusalCode, refuse
+
+RECHECK_SECONDS = 60.0
+
+
+def plan_start(situation: Situation) -> Plan:
+    """The next stage of a start, or what keeps a running session running."""
+    if situation.pods is None:
+        return Plan(wake_after=UNKNOWN_SECONDS)
+    if not situation.is_underway:
+        return _from_rest(situation)
+    if situation.pod is None or is_gone(situation.pod, situation.now):
+        return _without_pod(situation)
+    return watching.plan_watch(situation, situation.pod)
+
+
+def _from_rest(situation: Situation) -> Plan:
+    """Admit, learn what the slot holds, take an epoch: the finalizer and the first status, in one pass."""
+    admission = situation.admission
+    if isinstance(admission, Unknown):
+        trouble = Trouble("ClusterUnknown", f"Whether the session may start is not known: {admission.why}")
+        return Plan(status=status.waiting(situation, ADMITTED, trouble), wake_after=UNKNOWN_SECONDS)
+    if isinstance(admission, Refusal):
+        return _turn_away(situation, admission, ADMITTED)
+    refusal = loss.history_refusal(situation)
+    if refusal is not None:
+        return _turn_away(situation, refusal, WORKSPACE_READY)
+    unknown = archiving.history_trouble(situation)
+    if unknown is not None:
+        return Plan(status=status.waiting(situation, WORKSPACE_READY, unknown), wake_after=UNKNOWN_SECONDS)
+    return Plan(
+        finalizer_add=None if situation.has_finalizer else names.FINALIZER_WORKSPACE,
+        status=status.new_start(situation, admission.tier, admission.runtime_class, next_epoch(situation)),
+    )
+
+
+def next_epoch(situation: Situation) -> int:
+    """A number above every epoch that anybody may have used."""
+    return max(situation.epoch, situation.head_epoch, *(pod.epoch for pod in situation.pods or ()), 0) + 1
+
+
+def _turn_away(situation: Situation, refusal: Refusal, about: str) -> Plan:
+    new = status.turned_away(situation, refusal, about)
+    events = (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()
+    return Plan(status=new, events=events, wake_after=RECHECK_SECONDS)
+
+
+def _without_pod(situation: Situation) -> Plan:
+    """No pod of this epoch: the first one is made; a lost one is replaced under a new epoch, never under the old."""
+    refusal = loss.history_refusal(situation)
+    if refusal is not None:
+        return _hold_up(situation, WORKSPACE_READY, refusal)
+    unknown = archiving.history_trouble(situation)
+    if unknown is not None:
+        new = status.starting(situation, (WORKSPACE_READY, unknown))
+        return Plan(status=new, wake_after=UNKNOWN_SECONDS)
+    if situation.pod is not None or situation.is_fenced or gate_may_be_open(situation):
+        return _replace(situation)
+    return _create(situation)
+
+
+def _replace(situation: Situation) -> Plan:
+    was_open = gate_may_be_open(situation)
+    restarts = lifecycle.restarts_in_a_row(situation) if was_open else situation.status.restarts
+    dead = situation.pod
+    is_left = dead is not None and dead.is_dead and dead.deletion is None
+    cause = "its containers have ended for good"
+    bury = (Delete(dead.reference, dead.uid, cause),) if dead is not None and is_left else ()
+    if restarts is not None and restarts > lifecycle.MOST_RESTARTS:
+        message = f"More than {lifecycle.MOST_RESTARTS} pods in a row were lost while the session was to run"
+        refusal = refuse(RefusalCode.SANDBOX_CREATE_FAILED, message)
+        return Plan(writes=bury, status=status.failed(situation, "Refused", refusal, POD_READY))
+    new = status.restart(situation, next_epoch(situation), restarts)
+    message = f"The pod is gone while the session was to run; {loss.recovery_point(situation)}."
+    events = (Event("Warning", "PodLost", message),) if was_open else ()
+    return Plan(writes=(*archiving.index_writes(situation), *bury), status=new, events=events)
+
+
+def _create(situation: Situation) -> Plan:
+    """The pod, once its walls were seen."""
+    admission, sandbox = situation.admission, situation.sandbox
+    if isinstance(admission, Refusal):
+        return _turn_away(situation, admission, ADMITTED)
+    if isinstance(admission, Unknown) or sandbox is None:
+        return Plan(wake_after=UNKNOWN_SECONDS)
+    if (admission.tier, admission.runtime_class) != (situation.status.tier, situation.status.runtime_class_name):
+        return Plan(status=status.restart(situation, situation.epoch, situation.status.restarts))
+    if not isinstance(situation.world.squatter, Absent):
+        return _name_is_taken(situation)
+    material = walls.walls_trouble(situation, sandbox) or walls.pod_material(situation, sandbox, admission)
+    if isinstance(material, Trouble):
+        new = None if is_patient(situation) else status.starting(situation, (POD_READY, material))
+        return Plan(status=new, wake_after=WAIT_SECONDS)
+    pod = sandbox_pod(material, sandbox, situation.session, situation.epoch)
+    return Plan(writes=(Create(pod),), status=status.starting(situation), wake_after=UNKNOWN_SECONDS)
+
+
+def _name_is_taken(situation: Situation) -> Plan:
+    if not isinstance(situation.world.squatter, Present):
+        return Plan(wake_after=UNKNOWN_SECONDS)
+    name = names.pod_name(situation.session.metadata.name, situation.session.metadata.uid, situation.epoch)
+    message = f"Pod {name} exists, and it is not this session's"
+    return _hold_up(situation, POD_READY, refuse(RefusalCode.FOREIGN_OBJECT, message))
+
+
+def _hold_up(situation: Situation, about: str, refusal: Refusal) -> Plan:
+    new = status.held_up(situation, refusal, about)
+    events = (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()
+    return Plan(status=new, events=events, wake_after=RECHECK_SECONDS)

@@ -1,0 +1,49 @@
+"""The first pass of a stop: say so, and tell the agent to end. What follows is `stop.py`'s business."""
+
+from sandhold.api.session import StopReason
+from sandhold.desired import orders, status
+from sandhold.desired.patience import WAIT_SECONDS
+from sandhold.desired.plan import Event, Order, Plan
+from sandhold.desired.seen import Trouble
+from sandhold.desired.situation import Situation
+from sandhold.reasons import Refusal
+
+
+def begin_stop(situation: Situation, reason: StopReason, refusal: Refusal | None = None) -> Plan:
+    """Persist that the session stops and why, and order the agent's end."""
+    why = stop_cause(situation, reason, refusal)
+    new = status.stopping(situation, reason, why, refusal=refusal)
+    kind = "Normal" if refusal is None else "Warning"
+    events = (Event(kind, "Stopping" if refusal is None else refusal.reason, why.message),) if new is not None else ()
+    return Plan(calls=end_calls(situation), status=new, events=events, wake_after=WAIT_SECONDS)
+
+
+def end_calls(situation: Situation) -> tuple[Order, ...]:
+    """The order to end the agent, where somebody can take it. Afterwards a keeper opens no gate any more."""
+    pod = situation.pod
+    return (orders.end_order(pod.uid),) if pod is not None and situation.is_connected else ()
+
+
+def stop_cause(situation: Situation, reason: StopReason, refusal: Refusal | None = None) -> Trouble:
+    """Why the session stops, for `Ready`: it stays there until the session starts again."""
+    if refusal is not None:
+        return Trouble(refusal.reason, f"{refusal.message.rstrip('.')}. {refusal.action}")
+    match reason:
+        case "Deleted":
+            return Trouble("Deleted", "The session was deleted.")
+        case "TtlExpired":
+            return Trouble("TtlExpired", "The session's time limit is over.")
+        case "AgentExited":
+            return _agent_exit(situation)
+        case _:
+            return Trouble("Suspended", "The session was told to stop by spec.operatingMode.")
+
+
+def _agent_exit(situation: Situation) -> Trouble:
+    code = situation.report.agent_exit_code
+    if code == 0:
+        return Trouble("Finished", "The agent ended by itself with exit code 0.")
+    words = f": {situation.report.agent_message}" if situation.report.agent_message else ""
+    return Trouble(
+        "AgentFailed", f"The agent ended by itself with exit code {'unknown' if code is None else code}{words}."
+    )

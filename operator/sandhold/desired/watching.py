@@ -1,0 +1,173 @@
+"""A pod that is there: compared, brought to an open gate, kept running, and rescued when somebody else deletes it.
+
+Until the gate may be open a pod can be thrown away for anything that is wrong with it. Afterwards it holds work, and
+only an orderly stop may end it: what is refused then goes through `stopping.begin_stop`.
+"""
+
+from typing import Any
+
+from sandhold.api.session import StopReason
+from sandhold.backends.admit import Admission
+from sandhold.desired import archiving, gate, lifecycle, seen, status, stopping, walls
+from sandhold.desired.difference import is_outdated, pod_differences
+from sandhold.desired.patience import SILENCE_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, first_of
+from sandhold.desired.plan import Delete, Event, Plan
+from sandhold.desired.pod import sandbox_pod
+from sandhold.desired.seen import SeenPod, Trouble
+from sandhold.desired.situation import Situation, gate_may_be_open
+from sandhold.reasons import POD_READY, READY, Refusal, RefusalCode, refuse
+
+_DYING_SECONDS = 3
+"""Init ends its agent within a second when the pod is deleted; after so long nothing writes any more."""
+_MOST_NAMED = 3
+
+
+def plan_watch(situation: Situation, pod: SeenPod) -> Plan:
+    """What the pod needs now."""
+    if pod.deletion is not None:
+        return _rescue(situation, pod)
+    report = situation.report
+    if report.opened and report.opened == report.challenge:
+        return _run(situation, pod)
+    if situation.status.phase == "Ready" and situation.keeper is None:
+        return Plan(wake_after=first_of([_until_expiry(situation)]))
+    return _throw_away(situation, pod) or _give_up(situation, pod) or _approach(situation, pod)
+
+
+def _run(situation: Situation, pod: SeenPod) -> Plan:
+    """The gate is open for the init that runs now."""
+    is_new = situation.status.phase != "Ready"
+    if situation.report.agent_state != "Running" or (is_new and not situation.is_connected):
+        return _give_up(situation, pod) or Plan(wake_after=WAIT_SECONDS)
+    if pod.address is None or pod.node is None:
+        return Plan(wake_after=WAIT_SECONDS)
+    started = situation.status.started_at or situation.now
+    expiry = lifecycle.expires_at(situation, started)
+    recovery = situation.status.recovery if not is_new else _recovery(situation)
+    new = status.running(situation, pod, started_at=started, expires_at=expiry, recovery=recovery)
+    return Plan(status=new, wake_after=None if expiry is None else max(situation.seconds_until(expiry), 0.1))
+
+
+def _recovery(situation: Situation) -> str:
+    """Where the workspace came from. Only the operator knows that it replaces a lost pod's."""
+    found = situation.report.marker_recovery or "Initialized"
+    return "Repaired" if found == "Restored" and situation.status.restarts else found
+
+
+def _throw_away(situation: Situation, pod: SeenPod) -> Plan | None:
+    """A pod whose gate was never opened, and that is not, or no longer, what is wanted."""
+    sandbox, admission = situation.sandbox, situation.admission
+    if gate_may_be_open(situation):
+        return None
+    if isinstance(admission, Refusal):
+        delete = Delete(pod.reference, pod.uid, f"refused before it ran: {admission.code}")
+        new = status.turned_away(situation, admission)
+        return Plan(writes=(delete,), status=new, events=_warning(admission, new))
+    if sandbox is None or not isinstance(admission, Admission):
+        return Plan(wake_after=UNKNOWN_SECONDS)
+    material = walls.pod_material(situation, sandbox, admission)
+    if isinstance(material, Trouble):
+        return Plan(wake_after=WAIT_SECONDS)
+    return _compare(situation, pod, sandbox_pod(material, sandbox, situation.session, situation.epoch))
+
+
+def _compare(situation: Situation, pod: SeenPod, asked: dict[str, Any]) -> Plan | None:
+    if is_outdated(asked, pod.document):
+        cause = "made from an older spec, and its gate was never opened"
+        return Plan(writes=(Delete(pod.reference, pod.uid, cause),), wake_after=WAIT_SECONDS)
+    differences = pod_differences(asked, pod.document)
+    if not differences:
+        return None
+    message = f"The pod differs from the one that was asked for: {'; '.join(differences[:_MOST_NAMED])}"
+    return _refuse(situation, pod, "Refused", (POD_READY, refuse(RefusalCode.POD_ALTERED, message)))
+
+
+def _give_up(situation: Situation, pod: SeenPod) -> Plan | None:
+    """A start that took too long. A session that was Ready before is not starting."""
+    if situation.sandbox is None or situation.status.phase != "Starting":
+        return None
+    limit = situation.sandbox.spec.lifecycle.start_timeout_seconds
+    if situation.seconds_since(pod.created) < limit:
+        return None
+    why = status.explanation(situation)
+    message = f"The session was not Ready within lifecycle.startTimeoutSeconds ({limit} s){why}"
+    return _refuse(situation, pod, "StartTimeout", (READY, refuse(RefusalCode.START_TIMEOUT, message)))
+
+
+def _refuse(situation: Situation, pod: SeenPod, reason: StopReason, about: tuple[str, Refusal]) -> Plan:
+    """Refuse for good: without a trace while the gate was never opened, through an orderly stop otherwise."""
+    name, refusal = about
+    if gate_may_be_open(situation):
+        return stopping.begin_stop(situation, reason, refusal)
+    new = status.failed(situation, reason, refusal, name)
+    delete = Delete(pod.reference, pod.uid, f"refused before it ran: {refusal.code}")
+    return Plan(writes=(delete,), status=new, events=_warning(refusal, new))
+
+
+def _approach(situation: Situation, pod: SeenPod) -> Plan:
+    """On the way to an open gate: what holds the pod up, else the next step."""
+    was_ready = situation.status.phase == "Ready"
+    if not situation.is_connected:
+        trouble = seen.pod_trouble(pod.document) or _silence(situation, pod)
+        about = (POD_READY, trouble) if trouble is not None else None
+        return _on_the_way(situation, pod, gate.Step(trouble=about), was_ready=was_ready)
+    if situation.sandbox is None:
+        return Plan(wake_after=UNKNOWN_SECONDS)
+    if situation.head_epoch > situation.epoch:
+        message = "The store holds a newer epoch of this workspace than this pod's"
+        return _refuse(situation, pod, "Refused", (READY, refuse(RefusalCode.STALE_GENERATION, message)))
+    step = gate.next_step(situation, pod, situation.sandbox)
+    if step.refusal is not None:
+        return _refuse(situation, pod, "Refused", step.refusal)
+    return _on_the_way(situation, pod, step, was_ready=was_ready)
+
+
+def _on_the_way(situation: Situation, pod: SeenPod, step: gate.Step, *, was_ready: bool) -> Plan:
+    if was_ready:
+        restarted = Trouble("AgentRestarting", "Init started again; the agent follows when walls and runtime are seen.")
+        new = status.interrupted(situation, step.trouble[1] if step.trouble is not None else restarted)
+    else:
+        new = status.starting(situation, step.trouble)
+    wake = first_of([step.wake_after, _until_given_up(situation, pod), _until_silent(situation, pod)])
+    return Plan(calls=step.calls, status=new, wake_after=wake)
+
+
+def _rescue(situation: Situation, pod: SeenPod) -> Plan:
+    """Somebody else deletes the pod: what its grace leaves is used for the archive; then another pod follows."""
+    if not gate_may_be_open(situation):
+        return Plan(wake_after=UNKNOWN_SECONDS)
+    is_still = archiving.is_quiet(situation) or pod.deleted_for(situation.now) >= _DYING_SECONDS
+    can = situation.keeps_archives is not False and situation.final_archive is None and is_still
+    calls = archiving.archive_calls(situation, pod, pod.deleted_for(situation.now)) if can else ()
+    going = Trouble("PodTerminating", "Somebody deleted the pod; another one follows when it is gone.")
+    new = status.interrupted(situation, going)
+    return Plan(calls=calls, status=new, wake_after=WAIT_SECONDS)
+
+
+def _silence(situation: Situation, pod: SeenPod) -> Trouble | None:
+    if situation.seconds_since(seen.keeper_since(pod.document)) < SILENCE_SECONDS:
+        return None
+    return Trouble(
+        "KeeperSilent",
+        "The keeper runs and has not called home: check the movers' Deployment and Service, and that pods reach them.",
+    )
+
+
+def _until_silent(situation: Situation, pod: SeenPod) -> float | None:
+    since = seen.keeper_since(pod.document)
+    return None if since is None or situation.is_connected else SILENCE_SECONDS - situation.seconds_since(since)
+
+
+def _until_given_up(situation: Situation, pod: SeenPod) -> float | None:
+    if situation.sandbox is None or pod.created is None or situation.status.phase != "Starting":
+        return None
+    return situation.sandbox.spec.lifecycle.start_timeout_seconds - situation.seconds_since(pod.created)
+
+
+def _until_expiry(situation: Situation) -> float | None:
+    expiry = lifecycle.expires_at(situation)
+    return None if expiry is None else situation.seconds_until(expiry)
+
+
+def _warning(refusal: Refusal, new: status.Status | None) -> tuple[Event, ...]:
+    return (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()
