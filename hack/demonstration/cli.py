@@ -47,7 +47,7 @@ def _prepare_and_tell(stage: Stage) -> None:
     try:
         with stage.step("Look at the cluster and its object store"):
             stage.kubectl(cluster, "get", "nodes,runtimeclasses", "-o", "wide")
-            stage.say(f"s3: {places.S3_URL}, bucket {places.S3_BUCKET}: {len(bucket.keys())} objects")
+            stage.say(f"s3: {places.S3_URL}, bucket {places.S3_BUCKET}: {len(bucket.sizes())} objects")
         with stage.step("Install Sandhold with Helm"):
             install(cluster, images)
             stage.kubectl(cluster, "get", "pods,services", "-n", NAMESPACE)

@@ -139,7 +139,7 @@ class Story:
         snapshot = self._found()["status"]["snapshot"]
         key: str = snapshot["key"]
         self._stage.say(f"the object store, below {key.rpartition('/')[0]}:")
-        for each, size in bucket.keys(key.rpartition("/")[0]).items():
+        for each, size in bucket.sizes(key.rpartition("/")[0]).items():
             self._stage.say(f"  {size:>12}  {each}")
         manifest = bucket.read(key)
         self._stage.say(f"manifest: {manifest.splitlines()[0].decode()[:600]}")
@@ -174,7 +174,7 @@ class Story:
         self._stage.claim("the session is gone", holds=gone)
         client.until("no pod of it is left", lambda: not self._own_pods(), seconds=_STOP_SECONDS)
         self._stage.kubectl(self._cluster, "get", "sandhold,pods", "-n", NAMESPACE)
-        kept = bucket.keys(archive.rpartition("/")[0])
+        kept = bucket.sizes(archive.rpartition("/")[0])
         self._stage.claim(
             f"{len(kept)} objects of it are in the store, the first archive too", holds=archive in kept, seen=kept
         )

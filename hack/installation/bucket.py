@@ -27,7 +27,7 @@ def client() -> "S3Client":
     )
 
 
-def keys(prefix: str = "", bucket: str = places.S3_BUCKET) -> dict[str, int]:
+def sizes(prefix: str = "", bucket: str = places.S3_BUCKET) -> dict[str, int]:
     """All keys below a prefix with their sizes."""
     pages = client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     return {entry["Key"]: entry["Size"] for page in pages for entry in page.get("Contents", [])}

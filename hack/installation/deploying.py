@@ -56,8 +56,11 @@ def _state(cluster: Cluster) -> str:
         ("logs", "-n", NAMESPACE, "deployment/sandhold-operator", "--tail=30"),
         ("logs", "-n", NAMESPACE, "deployment/sandhold-mover", "--tail=30"),
     ):
-        done = cluster.try_kubectl(*words, timeout=20)
-        said.append(f"$ kubectl {' '.join(words)}\n{done.stdout}{done.stderr}")
+        try:
+            done = cluster.try_kubectl(*words, timeout=20)
+            said.append(f"$ kubectl {' '.join(words)}\n{done.stdout}{done.stderr}")
+        except TestbedError as error:
+            said.append(str(error))
     return "\n".join(said)
 
 

@@ -1,0 +1,73 @@
+"""No instruction of the agent runs before the walls were seen to hold, whatever becomes of kubelet and mover."""
+
+import pytest
+
+from installation.client import Cluster, until
+from testbed.failure import TestbedError
+from testkit.cluster_client import Field, Session, daemon, scaled_to_zero
+
+FIRST = ["sh", "-c", "echo $$ > first; exec sleep infinity"]
+
+
+@pytest.mark.parametrize("tier", ["runc", "gvisor"])
+def test_a_kubelet_that_is_killed_does_not_open_the_gate(cluster: Cluster, field: Field, tier: str) -> None:
+    field.sandbox("coder", tier, command=FIRST)
+    with scaled_to_zero(cluster, "sandhold-mover"):
+        session = field.session("quill", "coder")
+        until("the agent's container runs, at the gate", lambda: _waits_at_gate(session), seconds=60)
+        assert _workspace(session) == []
+        daemon("stop", "kubelet")
+        daemon("start", "kubelet")
+        until("the new kubelet serves execs", lambda: _answers(session), seconds=60)
+        assert _workspace(session) == []
+        assert session.status()["phase"] == "Starting"
+        assert session.condition("Ready")["status"] == "False"
+    session.wait_phase("Ready", seconds=120)
+    assert session.shell("cat first").strip().isdigit()
+
+
+def _pod_name(session: Session) -> str:
+    pods = session.field.pods()
+    return str(pods[0]["metadata"]["name"]) if pods else ""
+
+
+def _waits_at_gate(session: Session) -> bool:
+    for pod in session.field.pods():
+        for container in pod["status"].get("containerStatuses", []):
+            if container["name"] == "agent" and "running" in container["state"]:
+                return _answers(session)
+    return False
+
+
+def _answers(session: Session) -> bool:
+    try:
+        session.field.cluster.execute(session.field.namespace, _pod_name(session), "true", timeout=20)
+    except TestbedError:
+        return False
+    return True
+
+
+def _workspace(session: Session) -> list[str]:
+    said = session.field.cluster.execute(session.field.namespace, _pod_name(session), "ls", "-A", "/workspace")
+    return said.split()
+
+
+def test_the_walls_hold_from_inside(field: Field) -> None:
+    """What the agent itself can reach: the mover's keeper port, and none of what a sandbox must not see."""
+    field.sandbox("coder", "gvisor")
+    session = field.session("quill", "coder")
+    session.wait_phase("Ready")
+    reached = session.python(
+        """
+import socket, sys
+for target in sys.argv[1:]:
+    host, port = target.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), 2).close()
+        print(target, "reached")
+    except OSError:
+        print(target, "walled")
+""",
+        "169.254.169.254:80", "10.96.0.1:443", "172.31.0.2:6443", "172.31.0.2:10250", "172.31.0.2:7070",
+    )  # fmt: skip
+    assert [line.split()[1] for line in reached.splitlines()] == ["walled"] * 5, reached

@@ -1,0 +1,122 @@
+"""What cannot be guaranteed is refused, with its code, and heals where a person can make it possible.
+
+All of them are started at once: each waits for something else, and none has anything to do with another.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from installation import bucket, client
+from installation.client import Cluster, condition
+from installation.deploying import ABSENT_BUCKET, ABSENT_STORE, ABSENT_TIER
+from testkit.cluster_client import Field, Session
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Cluster) -> Iterator[Field]:
+    """One namespace for all."""
+    made = Field(cluster, "e2e-refusals-at-start")
+    cluster.delete("Namespace", "", made.namespace)
+    client.until(
+        "the namespace of an earlier run goes", lambda: not cluster.get("Namespace", "", made.namespace), seconds=60
+    )
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.namespace}})
+    yield made
+    sessions = [s["metadata"]["name"] for s in cluster.list("SandboxSession", made.namespace)]
+    for name in sessions:
+        cluster.delete("SandboxSession", made.namespace, name)
+    client.until("refused sessions go", lambda: not cluster.list("SandboxSession", made.namespace), seconds=60)
+    cluster.delete("Namespace", "", made.namespace)
+    if bucket_is_there():
+        bucket.client().delete_bucket(Bucket=ABSENT_BUCKET)
+
+
+def bucket_is_there() -> bool:
+    return any(each.get("Name") == ABSENT_BUCKET for each in bucket.client().list_buckets()["Buckets"])
+
+
+@pytest.fixture(scope="module")
+def sessions(shared: Field) -> dict[str, Session]:
+    assert not bucket_is_there()
+    shared.sandbox("ghostly", ABSENT_TIER)
+    shared.sandbox("unpullable", image="localhost/no-such-image:1")
+    shared.sandbox("bucketless", snapshot={"store": ABSENT_STORE})
+    shared.sandbox("storeless", snapshot={"store": "no-such-store"})
+    shared.sandbox("untiered", "no-such-tier")
+    named = ("ghostly", "unpullable", "bucketless", "storeless", "untiered", "unknown")
+    return {name: shared.session(name, name) for name in named}
+
+
+def test_an_unknown_sandbox(sessions: dict[str, Session]) -> None:
+    refusal = sessions["unknown"].wait_refusal("sandbox_unavailable")
+    assert "unknown" in refusal["message"]
+    assert sessions["unknown"].condition("Ready")["status"] == "False"
+
+
+def test_it_starts_when_the_sandbox_comes_to_exist(shared: Field, sessions: dict[str, Session]) -> None:
+    sessions["unknown"].wait_refusal("sandbox_unavailable")
+    shared.sandbox("unknown")
+    sessions["unknown"].wait_phase("Ready")
+    assert "refusal" not in sessions["unknown"].status()
+
+
+def test_a_runtime_class_that_is_missing(shared: Field, sessions: dict[str, Session]) -> None:
+    refusal = sessions["ghostly"].wait_refusal("runtime_class_missing")
+    assert "no-such-runtime" in refusal["message"]
+    assert not [p for p in shared.pods() if p["metadata"]["name"].startswith("ghostly")]
+
+
+def test_a_tier_that_nobody_configured(shared: Field, sessions: dict[str, Session]) -> None:
+    sessions["untiered"].wait(
+        "not Ready, with a reason", lambda s: bool(s.get("refusal")) and s.get("phase") != "Ready", seconds=60
+    )
+    sandbox = shared.cluster.get("AgentSandbox", shared.namespace, "untiered")
+    accepted = condition(sandbox, "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "TierUnknown")
+    assert "no-such-tier" in accepted["message"]
+
+
+def test_an_image_that_cannot_be_pulled(sessions: dict[str, Session]) -> None:
+    refusal = sessions["unpullable"].wait_refusal("sandbox_create_failed")
+    assert "localhost/no-such-image:1" in refusal["message"]
+
+
+def test_a_store_that_nobody_configured(shared: Field, sessions: dict[str, Session]) -> None:
+    sessions["storeless"].wait("not Ready, with a reason", lambda s: bool(s.get("refusal")), seconds=60)
+    sandbox = shared.cluster.get("AgentSandbox", shared.namespace, "storeless")
+    assert condition(sandbox, "Accepted")["reason"] == "SnapshotStoreUnavailable"
+
+
+def test_a_bucket_that_is_missing_and_then_made(shared: Field, sessions: dict[str, Session]) -> None:
+    refusal = sessions["bucketless"].wait_refusal("snapshot_store_unavailable")
+    assert ABSENT_STORE in refusal["message"]
+    assert not [p for p in shared.pods() if p["metadata"]["name"].startswith("bucketless") and is_open(p)]
+    bucket.client().create_bucket(Bucket=ABSENT_BUCKET)
+    sessions["bucketless"].wait_phase("Ready", seconds=150)
+    snapshot = sessions["bucketless"].suspend()
+    assert snapshot["key"] in bucket.sizes(bucket=ABSENT_BUCKET)
+    for key in bucket.sizes(bucket=ABSENT_BUCKET):
+        bucket.remove(key, ABSENT_BUCKET)
+
+
+def is_open(pod: dict[str, object]) -> bool:
+    return str(condition(pod, "Ready")["status"]) == "True"
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/outside", "a/../../outside", "a//b", "."])
+def test_an_entry_whose_path_escapes_is_refused_at_once(shared: Field, path: str) -> None:
+    entry = {"path": path, "file": {"content": "x"}}
+    with pytest.raises(client.CallError, match="path") as refused:
+        shared.sandbox("escaping", workspace={"entries": [entry]})
+    assert refused.value.code == 422
+
+
+def test_an_entry_is_not_written_through_a_link_of_an_earlier_run(shared: Field) -> None:
+    shared.sandbox("linked", workspace={"entries": [{"path": "notes/file", "file": {"content": "from the entry"}}]})
+    session = shared.session("linked", "linked")
+    session.wait_phase("Ready")
+    session.shell("rm -r notes; mkdir -p other; ln -s other notes; echo own > other/file")
+    session.suspend()
+    session.resume()
+    assert session.shell("readlink notes; cat other/file").split() == ["other", "own"]

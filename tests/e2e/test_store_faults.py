@@ -1,0 +1,70 @@
+"""The object store goes away, at a stop and at a start, and comes back: nothing is lost, nobody has to do anything."""
+
+from installation import bucket
+from sandhold import names
+from testkit.cluster_client import STOP_SECONDS, Field, store_away
+
+
+def test_a_stop_waits_for_the_store_and_then_ends_by_itself(field: Field) -> None:
+    field.sandbox("coder")
+    session = field.session("quill", "coder")
+    session.wait_phase("Ready")
+    session.shell("echo precious > file")
+    uid = session.pod_uid()
+    with store_away():
+        session.set_mode("Suspended")
+        refusal = session.wait_refusal("snapshot_store_unavailable")
+        assert refusal["action"]
+        held = session.found()
+        assert held["status"]["phase"] == "Stopping"
+        snapshotted = session.condition("Snapshotted")
+        assert (snapshotted["status"], snapshotted["reason"]) == ("False", "SnapshotStoreUnavailable")
+        assert names.FINALIZER_WORKSPACE in held["metadata"]["finalizers"]
+        pod = session.pod()
+        assert pod["metadata"]["uid"] == uid
+        assert "deletionTimestamp" not in pod["metadata"]
+    touched = session.found()["metadata"]["generation"]
+    found = session.wait_phase("Suspended", seconds=150)
+    assert found["metadata"]["generation"] == touched, "nobody touched the session"
+    assert "refusal" not in found["status"]
+    assert found["status"]["snapshot"]["key"] in bucket.sizes()
+    assert field.pods() == []
+    session.resume()
+    assert session.shell("cat file").strip() == "precious"
+
+
+def test_a_deletion_waits_for_the_store_too(field: Field) -> None:
+    field.sandbox("coder")
+    session = field.session("quill", "coder")
+    session.wait_phase("Ready")
+    session.shell("echo precious > file")
+    with store_away():
+        session.delete()
+        session.wait_refusal("snapshot_store_unavailable")
+        assert session.found()["metadata"]["deletionTimestamp"]
+        assert "deletionTimestamp" not in session.pod()["metadata"]
+    field.cluster.kubectl(
+        "wait", "--for=delete", "-n", field.namespace, "sandboxsession/quill", "--timeout=150s", timeout=160
+    )
+    again = field.session("quill", "coder")
+    again.wait_phase("Ready")
+    assert again.shell("cat file").strip() == "precious"
+
+
+def test_a_start_waits_for_the_store_and_never_begins_empty(field: Field) -> None:
+    field.sandbox("coder", command=["sh", "-c", "ls -A > /tmp/seen-at-start; exec sleep infinity"])
+    session = field.session("quill", "coder")
+    session.wait_phase("Ready")
+    session.shell("echo precious > file")
+    session.suspend()
+    with store_away():
+        session.set_mode("Running")
+        session.wait_refusal("snapshot_store_unavailable")
+        assert session.status()["phase"] == "Starting"
+        assert session.condition("Ready")["status"] == "False"
+    session.wait_phase("Ready", seconds=150)
+    assert session.shell("cat /tmp/seen-at-start").split() == ["file"]
+    assert session.status()["recovery"] == "Restored"
+    assert "refusal" not in session.status()
+    session.set_mode("Suspended")
+    session.wait_phase("Suspended", STOP_SECONDS)
