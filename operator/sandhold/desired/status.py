@@ -10,8 +10,8 @@ from typing import Any
 from sandhold import names
 from sandhold.api.session import RefusalState, SessionPhase, Slot, SnapshotState, StopReason
 from sandhold.backends.admit import Admission
-from sandhold.desired import conditions
-from sandhold.desired.conditions import Claim, no, refused, unknown, yes
+from sandhold.desired import claims, conditions
+from sandhold.desired.conditions import Claim, no, refused, yes
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Manifest
@@ -32,8 +32,6 @@ Status = Mapping[str, Any]
 _OF_THE_POD = (POD_READY, RUNTIME_VERIFIED, EGRESS_VERIFIED, WORKSPACE_READY)
 _NO_POD: Mapping[str, Any] = {"pod_name": None, "pod_uid": None, "pod_ip": None, "node_name": None}
 _STARTING = "The session is on its way to Ready."
-_PENDING = "This has not been looked at yet."
-_AT_WORK = "The operator is at work."
 _SETTLED = "There is nothing to do."
 
 
@@ -48,7 +46,7 @@ def new_start(situation: Situation, tier: str, runtime_class: str, epoch: int) -
         "expires_at": None,
         "observed_retry": situation.session.metadata.annotations.get(names.ANNOTATION_RETRY),
     }
-    return _starting(situation, tier, runtime_class, None, **_new_epoch(situation, epoch), **fresh)
+    return _starting(situation, None, **_new_epoch(situation, epoch), **fresh)
 
 
 def restart(situation: Situation, epoch: int, restarts: int | None) -> Status | None:
@@ -58,86 +56,85 @@ def restart(situation: Situation, epoch: int, restarts: int | None) -> Status | 
     if isinstance(admission, Admission):
         tier, runtime_class = admission.tier, admission.runtime_class
     pinned = {"tier": tier, "runtime_class_name": runtime_class, "restarts": restarts}
-    return _starting(situation, tier, runtime_class, None, **_new_epoch(situation, epoch), **pinned)
+    return _starting(situation, None, **_new_epoch(situation, epoch), **pinned)
 
 
 def held_up(situation: Situation, refusal: Refusal, about: str) -> Status | None:
     """A start under way that cannot get further until somebody removes the cause; then it goes on by itself."""
-    claims = [
+    said = [
         refused(READY, refusal),
         no(RECONCILING, refusal.reason, "Nothing can be done before the cause is gone."),
         yes(STALLED, refusal.reason, refusal.action),
-        *_carried(situation, *(name for name in (ADMITTED, *_OF_THE_POD) if name != about)),
+        *claims.carried(situation, *(name for name in (ADMITTED, *_OF_THE_POD) if name != about)),
         refused(about, refusal),
-        _snapshotted(situation),
+        claims.snapshotted(situation),
     ]
-    return _next(situation, "Starting", claims, refusal=_refusal_state(refusal), **_NO_POD)
+    return _next(situation, "Starting", said, refusal=_refusal_state(refusal), **_NO_POD)
 
 
 def starting(situation: Situation, trouble: tuple[str, Trouble] | None = None) -> Status | None:
     """A start under way: constant while it goes well; else the condition that is in trouble, and why."""
-    tier, runtime_class = situation.status.tier or "", situation.status.runtime_class_name or ""
-    return _starting(situation, tier, runtime_class, trouble)
+    return _starting(situation, trouble)
 
 
 def waiting(situation: Situation, about: str, trouble: Trouble) -> Status | None:
     """A start from rest that cannot begin yet. Its epoch is not taken, so what stopped it the last time stays."""
-    claims = [
+    said = [
         no(READY, trouble.reason, trouble.message),
         yes(RECONCILING, "Starting", _STARTING),
-        no(STALLED, "Progressing", _AT_WORK),
-        *_carried(situation, ADMITTED, *_OF_THE_POD),
-        _snapshotted(situation),
+        no(STALLED, "Progressing", claims.AT_WORK),
+        *claims.carried(situation, ADMITTED, *_OF_THE_POD),
+        claims.snapshotted(situation),
     ]
-    return _next(situation, "Starting", _with(claims, about, trouble), refusal=None)
+    return _next(situation, "Starting", claims.with_trouble(said, about, trouble), refusal=None)
 
 
 def turned_away(situation: Situation, refusal: Refusal, about: str = ADMITTED) -> Status | None:
     """A start that is refused as things are. It is tried again by itself when they change."""
     at_rest = situation.status.phase in ("Suspended", "Finished", "Failed")
     phase: SessionPhase = situation.status.phase if at_rest and situation.status.phase is not None else "Failed"
-    claims = [
+    said = [
         refused(READY, refusal),
         no(RECONCILING, refusal.reason, "Nothing can be done before the cause is gone."),
         yes(STALLED, refusal.reason, refusal.action),
-        *(_pending(name) for name in (ADMITTED, *_OF_THE_POD) if name != about),
+        *(claims.pending(name) for name in (ADMITTED, *_OF_THE_POD) if name != about),
         refused(about, refusal),
-        _snapshotted(situation),
+        claims.snapshotted(situation),
     ]
-    return _next(situation, phase, claims, refusal=_refusal_state(refusal), **_NO_POD)
+    return _next(situation, phase, said, refusal=_refusal_state(refusal), **_NO_POD)
 
 
 def running(situation: Situation, pod: SeenPod, **changes: Any) -> Status | None:
     """The agent runs."""
     status = situation.status
     recovery = changes.get("recovery") or "Initialized"
-    claims = [
+    said = [
         yes(READY, "Running", "The agent runs, or idles for exec."),
         no(RECONCILING, "Settled", _SETTLED),
         no(STALLED, "Settled", _SETTLED),
-        _admitted(status.tier or "", status.runtime_class_name or ""),
+        claims.admitted(status.tier or "", status.runtime_class_name or ""),
         yes(POD_READY, "Running", "The pod runs and its keeper called home."),
         yes(RUNTIME_VERIFIED, "Verified", f"The pod runs under RuntimeClass {status.runtime_class_name}, as promised."),
         yes(EGRESS_VERIFIED, "Verified", "The walls were seen to hold from inside the pod."),
         yes(WORKSPACE_READY, recovery, "The workspace is whole."),
-        _snapshotted(situation),
+        claims.snapshotted(situation),
     ]
     place = {"pod_name": pod.name, "pod_uid": pod.uid, "pod_ip": pod.address, "node_name": pod.node}
-    return _next(situation, "Ready", claims, refusal=None, **{**place, **changes})
+    return _next(situation, "Ready", said, refusal=None, **{**place, **changes})
 
 
 def interrupted(situation: Situation, trouble: Trouble) -> Status | None:
     """A running session whose agent does not run at the moment; the pod and its content are there."""
-    claims = [
+    said = [
         no(READY, trouble.reason, trouble.message),
-        yes(RECONCILING, trouble.reason, _AT_WORK),
-        no(STALLED, "Progressing", _AT_WORK),
-        *_carried(situation, ADMITTED, POD_READY, WORKSPACE_READY),
-        _pending(RUNTIME_VERIFIED),
-        _pending(EGRESS_VERIFIED),
-        _snapshotted(situation),
+        yes(RECONCILING, trouble.reason, claims.AT_WORK),
+        no(STALLED, "Progressing", claims.AT_WORK),
+        *claims.carried(situation, ADMITTED, POD_READY, WORKSPACE_READY),
+        claims.pending(RUNTIME_VERIFIED),
+        claims.pending(EGRESS_VERIFIED),
+        claims.snapshotted(situation),
     ]
-    return _next(situation, situation.status.phase or "Starting", claims)
+    return _next(situation, situation.status.phase or "Starting", said)
 
 
 def stopping(
@@ -145,18 +142,18 @@ def stopping(
 ) -> Status | None:
     """A stop under way. `why` it stops stays what it was when the stop began; `hold` is what it waits for."""
     waits = hold or Trouble("Stopping", "The workspace of this stop is not archived yet.")
-    claims = [
+    said = [
         no(READY, why.reason, why.message),
         yes(RECONCILING, "Stopping", "The session is on its way to a stop."),
-        _stalled_stop(situation),
-        *_carried(situation, ADMITTED, *_OF_THE_POD),
+        claims.stalled_stop(situation),
+        *claims.carried(situation, ADMITTED, *_OF_THE_POD),
         no(SNAPSHOTTED, waits.reason, waits.message),
     ]
     changes: dict[str, Any] = {"stop_reason": reason}
     if situation.status.phase != "Stopping":
         changes["observed_retry"] = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
         changes["refusal"] = _refusal_state(refusal) if refusal is not None else None
-    return _next(situation, "Stopping", claims, **changes)
+    return _next(situation, "Stopping", said, **changes)
 
 
 def at_rest(
@@ -164,31 +161,31 @@ def at_rest(
 ) -> Status | None:
     """Stopped: no pod, and what became of the workspace."""
     is_refused = changes.get("refusal") is not None
-    claims = [
+    said = [
         no(READY, why.reason, why.message),
         no(RECONCILING, "Settled", _SETTLED),
         yes(STALLED, why.reason, why.message) if is_refused else no(STALLED, "Settled", _SETTLED),
-        *_carried(situation, ADMITTED),
+        *claims.carried(situation, ADMITTED),
         no(POD_READY, why.reason, "There is no pod."),
-        *(_pending(name) for name in (RUNTIME_VERIFIED, EGRESS_VERIFIED, WORKSPACE_READY)),
+        *(claims.pending(name) for name in (RUNTIME_VERIFIED, EGRESS_VERIFIED, WORKSPACE_READY)),
         snapshotted,
     ]
-    return _next(situation, phase, claims, **{"stop_reason": reason, "expires_at": None, **_NO_POD, **changes})
+    return _next(situation, phase, said, **{"stop_reason": reason, "expires_at": None, **_NO_POD, **changes})
 
 
 def failed(situation: Situation, reason: StopReason, refusal: Refusal, about: str) -> Status | None:
     """Given up before the agent ran: nothing of the workspace was touched. It starts again on request."""
-    claims = [
+    said = [
         refused(READY, refusal),
         no(RECONCILING, "Settled", _SETTLED),
         yes(STALLED, refusal.reason, refusal.action),
-        *_carried(situation, *(name for name in (ADMITTED, *_OF_THE_POD) if name != about)),
+        *claims.carried(situation, *(name for name in (ADMITTED, *_OF_THE_POD) if name != about)),
         refused(about, refusal),
-        _snapshotted(situation),
+        claims.snapshotted(situation),
     ]
     retry = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
     changes = {"stop_reason": reason, "refusal": _refusal_state(refusal), "observed_retry": retry, "expires_at": None}
-    return _next(situation, "Failed", claims, **changes, **_NO_POD)
+    return _next(situation, "Failed", said, **changes, **_NO_POD)
 
 
 def snapshot_state(manifest: Manifest, name: str | None) -> SnapshotState:
@@ -198,21 +195,21 @@ def snapshot_state(manifest: Manifest, name: str | None) -> SnapshotState:
     )
 
 
-def _starting(
-    situation: Situation, tier: str, runtime_class: str, trouble: tuple[str, Trouble] | None, **changes: Any
-) -> Status | None:
-    claims = [
+def _starting(situation: Situation, trouble: tuple[str, Trouble] | None, **changes: Any) -> Status | None:
+    tier = changes.get("tier", situation.status.tier) or ""
+    runtime_class = changes.get("runtime_class_name", situation.status.runtime_class_name) or ""
+    said = [
         no(READY, "Starting", _STARTING),
         yes(RECONCILING, "Starting", _STARTING),
-        no(STALLED, "Progressing", _AT_WORK),
-        _admitted(tier, runtime_class),
-        *(_pending(name) for name in _OF_THE_POD),
-        _snapshotted(situation),
+        no(STALLED, "Progressing", claims.AT_WORK),
+        claims.admitted(tier, runtime_class),
+        *(claims.pending(name) for name in _OF_THE_POD),
+        claims.snapshotted(situation),
     ]
     if trouble is not None:
         about, what = trouble
-        claims = _with([no(READY, what.reason, what.message), *claims[1:]], about, what)
-    return _next(situation, "Starting", claims, **{"refusal": None, **_NO_POD, **changes})
+        said = claims.with_trouble([no(READY, what.reason, what.message), *said[1:]], about, what)
+    return _next(situation, "Starting", said, **{"refusal": None, **_NO_POD, **changes})
 
 
 def _new_epoch(situation: Situation, epoch: int) -> dict[str, Any]:
@@ -224,59 +221,6 @@ def _new_epoch(situation: Situation, epoch: int) -> dict[str, Any]:
     return changes
 
 
-def _snapshotted(situation: Situation) -> Claim:
-    """What `Snapshotted` says while no stop is under way: never False, so that a stop is where it becomes so."""
-    before = conditions.find(situation.status.conditions, SNAPSHOTTED)
-    if situation.is_underway and before is not None and before.status != "False":
-        return Claim(before.type, before.status, before.reason, before.message)
-    if situation.keeps_archives is False:
-        return unknown(SNAPSHOTTED, "NotRequested", "The AgentSandbox keeps no archives (spec.snapshot.onStop: false).")
-    if situation.content is not None:
-        return yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
-    return unknown(SNAPSHOTTED, "Pending", "There was no stop yet whose workspace could be archived.")
-
-
-def _stalled_stop(situation: Situation) -> Claim:
-    sandbox = situation.sandbox
-    limit = sandbox.spec.lifecycle.stop_timeout_seconds if sandbox is not None else 600
-    if situation.stopping_since is not None and situation.seconds_since(situation.stopping_since) >= limit:
-        return yes(
-            STALLED,
-            "StopTimeout",
-            "The stop takes longer than lifecycle.stopTimeoutSeconds; it goes on and nothing is discarded. The "
-            "condition Snapshotted says what it waits for.",
-        )
-    return no(STALLED, "Progressing", _AT_WORK)
-
-
-def _admitted(tier: str, runtime_class: str) -> Claim:
-    return yes(ADMITTED, "Admitted", f"Tier {tier} with RuntimeClass {runtime_class}.")
-
-
-def _pending(name: str) -> Claim:
-    return unknown(name, "Pending", _PENDING)
-
-
-def _carried(situation: Situation, *types: str) -> list[Claim]:
-    """Claims that stay as they are."""
-    found = ((name, conditions.find(situation.status.conditions, name)) for name in types)
-    return [
-        Claim(name, before.status, before.reason, before.message) if before is not None else _pending(name)
-        for name, before in found
-    ]
-
-
-def _with(claims: Iterable[Claim], about: str, trouble: Trouble) -> list[Claim]:
-    """The claims, with the one that is in trouble saying so."""
-    kept = [claim for claim in claims if claim.type != about or about == READY]
-    return kept if about == READY else [*kept, _in_trouble(about, trouble)]
-
-
-def _in_trouble(about: str, trouble: Trouble) -> Claim:
-    """`Snapshotted` is never False outside a stop."""
-    return (unknown if about == SNAPSHOTTED else no)(about, trouble.reason, trouble.message)
-
-
 def _refusal_state(refusal: Refusal) -> RefusalState:
     return RefusalState(
         code=refusal.code,
@@ -285,9 +229,9 @@ def _refusal_state(refusal: Refusal) -> RefusalState:
     )
 
 
-def _next(situation: Situation, phase: SessionPhase, claims: Iterable[Claim], **changes: Any) -> Status | None:
+def _next(situation: Situation, phase: SessionPhase, said: Iterable[Claim], **changes: Any) -> Status | None:
     generation = situation.session.metadata.generation
-    settled = conditions.settle(situation.status.conditions, claims, generation, situation.now)
+    settled = conditions.settle(situation.status.conditions, said, generation, situation.now)
     update = {"observed_generation": generation, "phase": phase, "conditions": settled, **changes}
     wanted = situation.status.model_copy(update=update).wire()
     return None if wanted == situation.status.wire() else wanted
@@ -301,5 +245,5 @@ def explanation(situation: Situation) -> str:
 
 def unchanged(situation: Situation) -> Status | None:
     """A session at rest: what status says stands, for the present generation too."""
-    claims = [Claim(one.type, one.status, one.reason, one.message) for one in situation.status.conditions]
-    return _next(situation, situation.status.phase or "Suspended", claims)
+    said = [Claim(one.type, one.status, one.reason, one.message) for one in situation.status.conditions]
+    return _next(situation, situation.status.phase or "Suspended", said)
