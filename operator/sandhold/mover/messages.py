@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
 from sandhold.mover.grant import LONGEST_TEXT, Number, SlotName, Source
-from sandhold.mover.wire import FrameError, Message, encode_message
+from sandhold.mover.wire import FrameError, Message
 
 LARGEST_REPORT = 48 * 1024
 """Leaves room in a frame for what the mover puts around it."""
@@ -213,9 +213,9 @@ def parse(model: type[M], message: Any) -> M:
         raise FrameError(f"{model.__name__}: {field}: {first['type']}") from error
 
 
-def parse_report(message: Message) -> Message:
-    """The report in a keeper's message, checked and trimmed to what we know of."""
-    report = parse(Report, message.get("report")).as_message()
-    if len(encode_message(report)) > LARGEST_REPORT:
+def parse_report(message: Message) -> bytes:
+    """The report in a keeper's message, checked and trimmed to what we know of, as JSON text."""
+    report = parse(Report, message.get("report")).model_dump_json(by_alias=True).encode()
+    if len(report) > LARGEST_REPORT:
         raise FrameError(f"a report is larger than {LARGEST_REPORT} bytes")
     return report

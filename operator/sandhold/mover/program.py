@@ -118,15 +118,17 @@ async def serve(settings: MoverSettings) -> None:
     await Mover(settings, Limits()).run(stop)
 
 
+def start_logging(level: str) -> None:
+    """Log our own words to stderr. Libraries are kept to warnings: at DEBUG they log headers with credentials."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("sandhold").setLevel(level.upper())
+
+
 def main() -> None:
     """The console entry point: 0 after an orderly end, 2 with one sentence for a wrong configuration."""
     try:
         settings = MoverSettings()
-        logging.basicConfig(
-            level=settings.log_level.upper(),
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-            stream=sys.stderr,
-        )
+        start_logging(settings.log_level)
         uvloop.run(serve(settings))
     except (SandholdError, ValidationError, ValueError, OSError) as error:
         sys.stderr.write(f"sandhold-mover: {error}\n")
