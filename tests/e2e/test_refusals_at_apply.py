@@ -7,6 +7,7 @@ a file of `wrong/`, whose first line names the field that the answer must name.
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +35,22 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The cluster with our kinds, a namespace of our own, and no operator running."""
-    found = Cluster()
-    made = [kind for kind in KINDS if not found.try_kubectl("get", "crd", crd_name(kind)).stdout]
-    if made:
-        found.kubectl("create", "-f", str(ROOT / "crds"))
-        found.kubectl("wait", "--for=condition=Established", *(f"crd/{crd_name(kind)}" for kind in made))
-    operator = found.get("Deployment", SYSTEM, OPERATOR)
-    if operator is not None:
-        found.scale(SYSTEM, OPERATOR, 0)
-    found.kubectl("create", "namespace", NAMESPACE)
-    try:
-        yield found
-    finally:
-        found.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s", timeout=70)
-        if operator is not None:
-            found.scale(SYSTEM, OPERATOR, operator["spec"]["replicas"])
+    with ExitStack() as after:
+        found = Cluster()
+        after.callback(found.close)
+        made = [crd_name(kind) for kind in KINDS if not found.try_kubectl("get", "crd", crd_name(kind)).stdout]
         if made:
-            found.kubectl("delete", "crd", *(crd_name(kind) for kind in made))
-        found.close()
+            after.callback(found.kubectl, "delete", "crd", *made)
+            found.kubectl("create", "-f", str(ROOT / "crds"))
+            found.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in made))
+        operator = found.get("Deployment", SYSTEM, OPERATOR)
+        if operator is not None:
+            after.callback(found.scale, SYSTEM, OPERATOR, max(1, operator["spec"]["replicas"]))
+            found.scale(SYSTEM, OPERATOR, 0)
+        # Gone before the operator is back, so that it never sees what is made here.
+        after.callback(found.kubectl, "delete", "namespace", NAMESPACE, "--timeout=60s", timeout=70)
+        found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        yield found
 
 
 def crd_name(kind: Any) -> str:

@@ -7,6 +7,7 @@ visible from here.
 import re
 from typing import Any
 
+from sandhold import names
 from sandhold.api.model import Rule
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -22,7 +23,10 @@ DOT_PART = r"(^|/)[.]{1,2}(/|$)"
 RESERVED_ENV_PREFIX = "SANDHOLD_"
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/bin", "/sbin", "/lib", "/lib64", "/usr")
 TAKEN_FOLDERS = ("/tmp", "/home", "/home/agent")  # noqa: S108 - places in a pod, not here
-MOUNT_DEPTH = 3
+# Runtimes mount first what has fewer parts (containerd) or a shorter path (gVisor). A workspace that is mounted after
+# the gate can be led over it by a link in the image; then a file of its own would run as init before any wall was seen.
+MOUNT_PARTS = names.PATH_GATE.count("/") - 1
+MOUNT_LENGTH = len(names.PATH_GATE) - 1
 NO_NUL = Rule(
     cel="!self.contains('\\u0000')",
     message="a word of command, args or an env value must not hold a NUL character",
@@ -75,11 +79,7 @@ def _outside_system(path: str) -> bool:
 
 
 def mount_place_rules(field: str) -> tuple[Rule, ...]:
-    """The claims that a mount path covers nothing that the system or Sandhold needs.
-
-    The depth matters: container runtimes mount shallow paths first, so a path of at most three parts can never be
-    mounted over the gate (`/run/sandhold/gate`), whatever links an image has on the way.
-    """
+    """The claims that a mount path covers nothing that the system or Sandhold needs, whatever links an image has."""
     folders = "[" + ", ".join(cel_text(folder) for folder in SYSTEM_FOLDERS) + "]"
     return (
         Rule(
@@ -93,8 +93,8 @@ def mount_place_rules(field: str) -> tuple[Rule, ...]:
             holds=lambda path: path not in TAKEN_FOLDERS,
         ),
         Rule(
-            cel=f"self.split('/').size() <= {MOUNT_DEPTH + 1}",
-            message=f"{field} must have at most {MOUNT_DEPTH} parts, such as /home/agent/work",
-            holds=lambda path: path.count("/") <= MOUNT_DEPTH,
+            cel=f"self.size() <= {MOUNT_LENGTH} && self.split('/').size() <= {MOUNT_PARTS + 1}",
+            message=f"{field} must have at most {MOUNT_LENGTH} characters and {MOUNT_PARTS} parts, such as /srv/work",
+            holds=lambda path: len(path) <= MOUNT_LENGTH and path.count("/") <= MOUNT_PARTS,
         ),
     )

@@ -88,7 +88,7 @@ class Workspace(ApiModel):
 
     mount_path: Annotated[
         str,
-        Field(min_length=2, max_length=512),
+        Field(min_length=2, max_length=64),
         absolute_path_rule("workspace.mountPath"),
         *mount_place_rules("workspace.mountPath"),
     ] = Field(default="/workspace", description="Where the agent finds the workspace.")

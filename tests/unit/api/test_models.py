@@ -122,7 +122,7 @@ def test_paths_that_leave_the_workspace_are_refused(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/workspace", "/home/agent/work", "/home/x", "/tmp/x", "/runs", "/var/lib/x", "/etcetera", "/usrlocal"],  # noqa: S108
+    ["/workspace", "/srv/work", "/home/x", "/tmp/x", "/runs", "/var/data", "/etcetera", "/usrlocal"],  # noqa: S108
 )
 def test_places_for_the_workspace(path: str) -> None:
     assert AgentSandboxSpec.model_validate({"workspace": {"mountPath": path}}).workspace.mount_path == path
@@ -144,7 +144,8 @@ def test_places_for_the_workspace(path: str) -> None:
         "/proc/1",
         "/a/../etc",
         "//a",
-        "/a/b/c/d",
+        "/a/b/c",
+        "/as-long-as-gate-x",
     ],
 )
 def test_places_that_are_not_for_the_workspace(path: str) -> None:
