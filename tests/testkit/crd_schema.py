@@ -6,6 +6,7 @@ not evaluated. A null where none may be counts as not given.
 
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def _conform_object(value: dict[str, Any], schema: Mapping[str, Any], path: str)
     }
     for key, field in known.items():
         if key not in result and "default" in field:
-            result[key] = field["default"]
+            result[key] = _conform(deepcopy(field["default"]), field, f"{path}.{key}")
     missing = [key for key in schema.get("required", ()) if key not in result]
     if missing:
         raise InvalidError(f"{path}.{missing[0]}: Required value")

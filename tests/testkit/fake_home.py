@@ -69,7 +69,7 @@ class FakeHome:
         """Every keeper that called home."""
         away = self.behaviour.movers_are_away
         return {
-            uid: Keeper(connected=not away, report=keeper.report)
+            uid: Keeper(connected=not away, report=keeper.report, reported_at=keeper.reported_at)
             for uid, keeper in self.pods.items()
             if keeper.connected
         }

@@ -59,6 +59,7 @@ class FakeKeeper:
         self.uid: str = pod["metadata"]["uid"]
         self.session_uid = session_uid
         self.report = KeeperReport()
+        self.reported_at = around.clock()
         self.connected = False
         self.files: set[str] = set()
         self.slot = ""
@@ -94,6 +95,7 @@ class FakeKeeper:
         changed = replace(self.report, **changes)
         if changed != self.report:
             self.report = changed
+            self.reported_at = self._around.clock()
             self._told(self)
 
     def obey(self, order: Mapping[str, Any]) -> None:

@@ -114,7 +114,7 @@ class ObjectStore:
             if "status" in wanted:
                 result["status"] = wanted["status"]
         else:
-            result = wanted
+            result = deepcopy(wanted)
             if reference.kind in HAS_STATUS:
                 result.pop("status", None)
                 if "status" in live:

@@ -9,12 +9,16 @@ import asyncio
 import itertools
 import logging
 import ssl
+import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 from sandhold.cluster import reports
 from sandhold.cluster.mover_link import MoverLink, RequestRefusedError, Times
+from sandhold.cluster.pace import Pace
 from sandhold.desired.plan import Fence
 from sandhold.desired.world import Keeper, SlotHistory, StoreTrouble, Unknown
 from sandhold.errors import UnavailableError
@@ -35,11 +39,14 @@ class MoverConnections:
     def __init__(
         self,
         tls: Callable[[], ssl.SSLContext],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
         times: Times | None = None,
         silent_seconds: float = SILENT_SECONDS,
         question_seconds: float = QUESTION_SECONDS,
     ) -> None:
         self._tls = tls
+        self._clock = clock
         self._times = times or Times()
         self._silent_seconds = silent_seconds
         self._question_seconds = question_seconds
@@ -51,6 +58,8 @@ class MoverConnections:
         self._silent: dict[str, float] = {}
         self._forget_timer: asyncio.TimerHandle | None = None
         self._callbacks: list[Callable[[str], None]] = []
+        self._pace = Pace(time.monotonic)
+        self._delayed: dict[str, asyncio.TimerHandle] = {}
         self._turn = itertools.count()
 
     def set_endpoints(self, addresses: Iterable[str]) -> None:
@@ -71,9 +80,11 @@ class MoverConnections:
                     await self._match_links(group)
         finally:
             self._links.clear()
-            if self._forget_timer is not None:
-                self._forget_timer.cancel()
-                self._forget_timer = None
+            for timer in (self._forget_timer, *self._delayed.values()):
+                if timer is not None:
+                    timer.cancel()
+            self._delayed.clear()
+            self._forget_timer = None
 
     async def _match_links(self, group: asyncio.TaskGroup) -> None:
         gone = [address for address in self._links if address not in self._wanted]
@@ -169,6 +180,7 @@ class MoverConnections:
         """A link heard of a keeper: the last one that speaks of it is the one that holds it."""
         holders = self._holders.setdefault(pod_uid, {})
         holders.pop(address, None)
+        keeper = replace(keeper, reported_at=self._clock())
         holders[address] = keeper
         self._silent.pop(pod_uid, None)
         self._show(pod_uid, keeper)
@@ -189,7 +201,7 @@ class MoverConnections:
         if self._forget_timer is None:
             self._forget_timer = loop.call_later(self._silent_seconds, self._forget_due)
         if pod_uid in self._silent:
-            self._show(pod_uid, Keeper(connected=False, report=self._merged[pod_uid].report))
+            self._show(pod_uid, replace(self._merged[pod_uid], connected=False))
 
     def _forget_due(self) -> None:
         loop = asyncio.get_running_loop()
@@ -204,12 +216,28 @@ class MoverConnections:
     def _forget(self, pod_uid: str) -> None:
         del self._silent[pod_uid]
         del self._merged[pod_uid]
+        self._pace.forget(pod_uid)
         self._call_back(pod_uid)
 
     def _show(self, pod_uid: str, keeper: Keeper) -> None:
-        if self._merged.get(pod_uid) != keeper:
-            self._merged[pod_uid] = keeper
+        shown = self._merged.get(pod_uid)
+        self._merged[pod_uid] = keeper
+        if shown is None or (shown.connected, shown.report) != (keeper.connected, keeper.report):
+            self._tell(pod_uid)
+
+    def _tell(self, pod_uid: str) -> None:
+        """Call back now, or once a little later when this pod will not be quiet."""
+        if pod_uid in self._delayed:
+            return
+        wait = self._pace.wait(pod_uid)
+        if wait == 0:
             self._call_back(pod_uid)
+        else:
+            self._delayed[pod_uid] = asyncio.get_running_loop().call_later(wait, self._tell_late, pod_uid)
+
+    def _tell_late(self, pod_uid: str) -> None:
+        del self._delayed[pod_uid]
+        self._call_back(pod_uid)
 
     def _call_back(self, pod_uid: str) -> None:
         for callback in self._callbacks:

@@ -25,6 +25,7 @@ from sandhold.names import short_hash
 from sandhold.reasons import RefusalCode
 
 REPEAT_SECONDS = 5.0
+SHORTEST_WAIT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class Orders:
         age = self._clock() - sent.at if sent is not None else REPEAT_SECONDS
         if sent is not None and sent.keeper == keeper and age < REPEAT_SECONDS:
             metrics.ORDERS.labels(order.verb, "repeated").inc()
-            return REPEAT_SECONDS - age
+            # Never a moment that is over before it was waited for: rounding would make passes of it.
+            return max(REPEAT_SECONDS - age, SHORTEST_WAIT)
         document = {"verb": order.verb, **order.arguments}
         if order.grant is not None:
             document["grant"] = self._signed(order)

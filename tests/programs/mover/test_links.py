@@ -24,7 +24,7 @@ QUICK = Times(first_retry=0.02, last_retry=0.1)
 async def linked(*movers: MoverProcess) -> AsyncIterator[MoverConnections]:
     """Connections to these movers, which have told of all their keepers."""
     authority = movers[0].installation.authority
-    connections = MoverConnections(pki.OperatorTls(authority, lambda: datetime.now(UTC)), QUICK)
+    connections = MoverConnections(pki.OperatorTls(authority, lambda: datetime.now(UTC)), times=QUICK)
     connections.set_endpoints(f"127.0.0.1:{mover.operator_port}" for mover in movers)
     task = asyncio.create_task(connections.run())
     try:

@@ -12,7 +12,7 @@ from sandhold.cluster import certificates
 from sandhold.cluster.mover_link import Times
 from sandhold.cluster.movers import MoverConnections
 from sandhold.desired.plan import Fence
-from sandhold.desired.world import Keeper, SlotHistory, StoreTrouble, Unknown
+from sandhold.desired.world import SlotHistory, StoreTrouble, Unknown
 from sandhold.errors import UnavailableError
 from testkit.reports import wire_report
 from testkit.scripted_mover import ScriptedMover, keeper_message, new_authority, operator_tls, scripted_movers
@@ -39,7 +39,7 @@ FENCE = Fence("main", "slot-1", 3, None, POD)
 
 @contextlib.asynccontextmanager
 async def connected(*movers: ScriptedMover, times: Times = QUICK, **settings: Any) -> AsyncIterator[MoverConnections]:
-    connections = MoverConnections(operator_tls(AUTHORITY), times, **settings)
+    connections = MoverConnections(operator_tls(AUTHORITY), times=times, **settings)
     connections.set_endpoints(mover.address for mover in movers)
     task = asyncio.create_task(connections.run())
     try:
@@ -65,7 +65,10 @@ async def test_keepers_of_all_movers_are_one_table() -> None:
             await until(lambda: connections.complete)
             keepers = connections.keepers()
             assert set(keepers) == {POD, OTHER}
-            assert keepers[OTHER] == Keeper(connected=True, report=None)
+            assert (keepers[OTHER].connected, keepers[OTHER].report) == (True, None)
+            seen = keepers[OTHER].reported_at
+            assert seen is not None
+            assert abs((datetime.now(UTC) - seen).total_seconds()) < 30
             report = keepers[POD].report
             assert report is not None
             assert report.marker_slot == "slot-1"
@@ -249,7 +252,8 @@ async def test_a_malformed_report_counts_as_not_given_and_the_connection_stays()
         await mover.tell(keeper_message(POD, report=wire_report(gate="open")))
         await mover.tell(keeper_message(OTHER))
         await until(lambda: OTHER in connections.keepers())
-        assert connections.keepers()[POD] == Keeper(connected=True, report=None)
+        assert connections.keepers()[POD].report is None
+        assert connections.keepers()[POD].connected
         assert mover.connections == 1
 
 
@@ -287,3 +291,15 @@ async def test_a_mover_that_comes_back_later_is_found_again() -> None:
             assert not connections.complete
             await mover.start(port)
             await until(lambda: connections.complete)
+
+
+async def test_a_pod_that_will_not_be_quiet_wakes_its_session_now_and_then_and_its_last_word_is_told() -> None:
+    async with scripted_movers(AUTHORITY, 1) as (mover,), connected(mover) as connections:
+        await until(lambda: connections.complete)
+        told: list[str] = []
+        connections.subscribe(lambda uid: told.append(connections.keepers()[uid].report.agent_message))  # type: ignore[union-attr]
+        for number in range(400):
+            agent = {"state": "Running", "message": str(number)}
+            await mover.tell(keeper_message(POD, report=wire_report(agent=agent)))
+        await until(lambda: told[-1:] == ["399"])
+        assert len(told) < 60
