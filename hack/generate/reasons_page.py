@@ -23,7 +23,7 @@ def reasons_page() -> str:
         table(("type", "true means"), [(f"`{name}`", text) for name, text in reasons.CONDITION_TYPES.items()]),
         "## Reasons of conditions, beside the refusals'",
         table(("reason", "what it means"), [(f"`{name}`", text) for name, text in reasons.REASONS.items()]),
-        "## Events, beside the refusals'",
+        "## Events, beside the refusals' and the stops'",
         table(("reason", "what happened"), [(f"`{name}`", text) for name, text in reasons.EVENT_REASONS.items()]),
     ]
     return page("Conditions, refusals, Events", "hack/generate/reference from operator/sandhold/reasons.py", parts)

@@ -1,5 +1,6 @@
 """What programs may rely on is documented, and the pages are those that would be generated now."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -51,6 +52,32 @@ def test_sentences_and_actions_are_whole_and_steady(code: reasons.RefusalCode) -
         assert not re.search(r"\d", part)
     assert reasons.camel_case(code).isalnum()
     assert reasons.refuse(code, "message").action == reasons.REFUSALS[code].action
+
+
+def spoken() -> tuple[set[str], set[str]]:
+    """The reasons of conditions and of Events that stand in the code as words."""
+    conditions, events = set(), set()
+    for path in (ROOT / "operator" / "sandhold").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call):
+                name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+                place = {"yes": 1, "no": 1, "unknown": 1, "Trouble": 0, "Event": 1}.get(name)
+                if place is not None and len(call.args) > place and isinstance(call.args[place], ast.Constant):
+                    (events if name == "Event" else conditions).add(call.args[place].value)
+    return conditions, events
+
+
+def test_every_reason_in_the_code_is_documented_and_every_documented_one_is_in_the_code() -> None:
+    conditions, events = spoken()
+    refusals = {reasons.camel_case(code) for code in reasons.RefusalCode}
+    sources = "".join(
+        path.read_text() for path in (ROOT / "operator" / "sandhold").rglob("*.py") if path.name != "reasons.py"
+    )
+    assert len(conditions) > 20
+    assert conditions - refusals <= reasons.REASONS.keys()
+    assert events - refusals <= reasons.EVENT_REASONS.keys()
+    unspoken = [word for word in (*reasons.REASONS, *reasons.EVENT_REASONS) if f'"{word}"' not in sources]
+    assert unspoken == []
 
 
 @pytest.mark.parametrize("program", [settings.OperatorSettings, settings.MoverSettings])
