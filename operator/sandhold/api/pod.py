@@ -156,10 +156,10 @@ class Resources(ApiModel):
         dict[str, Quantity], Field(max_length=16), _resource_names("requests"), _amounts("requests")
     ] = Field(
         default_factory=dict,
-        description="What the scheduler reserves, by resource (cpu, memory, ephemeral-storage and others).",
+        description="What the scheduler reserves: quantities by resource, such as cpu: 500m, memory: 1Gi.",
     )
     limits: Annotated[dict[str, Quantity], Field(max_length=16), _resource_names("limits"), _amounts("limits")] = Field(
-        default_factory=dict, description="What the agent may use at most, by resource."
+        default_factory=dict, description="What the agent may use at most: quantities by resource."
     )
 
 

@@ -40,10 +40,10 @@ class SnapshotPolicy(ApiModel):
     )
     max_bytes: Annotated[Quantity, size_rule("snapshot.maxBytes")] | None = Field(
         default=None,
-        description="Files larger than this together are not archived: the pod stays and the session says why.",
+        description="A quantity such as 5Gi. Files larger than this together are not archived; then the pod stays.",
     )
     max_files: Annotated[int, Field(ge=1, le=100_000_000)] | None = Field(
-        default=None, description="More files than this are not archived: the pod stays and the session says why."
+        default=None, description="More files than this are not archived; then the pod stays and the session says why."
     )
 
 

@@ -94,7 +94,7 @@ class Workspace(ApiModel):
     ] = Field(default="/workspace", description="Where the agent finds the workspace.")
     size: Annotated[Quantity, size_rule("workspace.size")] = Field(
         default="1Gi",
-        description="How much the workspace is meant to hold. The volume's hard limit is twice as much.",
+        description="A quantity such as 2Gi: how much the workspace is meant to hold. The hard limit is twice that.",
     )
     entries: Entries = Field(
         default=(), description="Files and folders that a new workspace starts with. A restored one keeps its own."
