@@ -73,7 +73,6 @@ REASONS = MappingProxyType(
         "WallsMissing": "The NetworkPolicy or the ServiceAccount of the AgentSandbox is not in place yet.",
         "WallsUnknown": "What the NetworkPolicy must say, or whether it is there, is not known.",
         "ClusterUnknown": "A read that the decision needs failed; nothing is concluded from that.",
-        "PodsUnknown": "Which pods there are is not known.",
         "SnapshotsUnknown": "Which SandboxSnapshots there are is not known.",
         "ProbesUnknown": "What the keeper shall try to reach is not known.",
         "RuntimeUnknown": "What the RuntimeClass promises is not known.",
