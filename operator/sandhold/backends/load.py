@@ -115,6 +115,8 @@ def _parse(path: Path, text: str) -> Any:
         problem = Problem(place, f"is not YAML ({error.problem})", "correct it")
     except yaml.YAMLError as error:
         problem = Problem("the file", f"is not YAML ({error})", "correct it")
+    except RecursionError:
+        problem = Problem("the file", "is nested too deeply", "correct it")
     except _RepeatedKeyError as error:
         problem = Problem(str(error), "stands twice in one mapping", "keep one of them")
     raise InvalidBackendsError(str(path), [problem])
@@ -133,12 +135,17 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return seen
 
 
+_MERGE = "tag:yaml.org,2002:merge"
+
+
 class _DistinctKeysLoader(yaml.SafeLoader):
     """YAML without objects, and without repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for index, key in enumerate(keys):
-            if key in keys[:index]:
+        seen: set[Any] = set()
+        for node_of_key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE):
+            key = self.construct_object(node_of_key)
+            if key in seen:
                 raise _RepeatedKeyError(str(key))
+            seen.add(key)
         return super().construct_mapping(node, deep=deep)

@@ -110,11 +110,25 @@ def test_all_faults_are_told_at_once_and_values_never(tmp_path: Path) -> None:
         ("- a\n- b\n", "holds no mapping"),
         ("", "holds no mapping"),
         ("a: 1\na: 2\n", "a: stands twice"),
+        ("[" * 20000, "is nested too deeply"),
+        ("? [a]\n: 1\n? [a]\n: 2\n", "is not YAML"),
         ("x: !!python/object/apply:os.system [echo]\n", "is not YAML"),
     ],
 )
 def test_what_is_no_configuration_at_all_is_told(tmp_path: Path, text: str, words: str) -> None:
     assert words in str(problems_of(tmp_path, text)[0])
+
+
+def test_anchors_and_merges_are_yaml_too(tmp_path: Path) -> None:
+    path = tmp_path / "b.yaml"
+    path.write_text(
+        "installation_id: demo\n"
+        "default_tier: a\n"
+        "tiers:\n"
+        "  a: &a {runtime_class: runc, egress: {cni: {}}}\n"
+        "  b: {<<: *a, runtime_class: gvisor}\n"
+    )
+    assert load_backends(path).tiers["b"].runtime_class == "gvisor"
 
 
 def test_a_repeated_key_is_refused_in_json_too(tmp_path: Path) -> None:
