@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import kopf
@@ -20,6 +21,7 @@ SERVER_SECONDS = 600
 SILENT_SECONDS = 70
 LOGIN_MINUTES = 10
 STOP_SECONDS = 1.0
+_KOPF_FOLDER = str(Path(kopf.__file__).parent)
 
 
 class KopfPump:
@@ -116,10 +118,27 @@ def _delivery(kind: WatchedKind, sink: EventSink, failure: asyncio.Future[None])
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel kopf's tasks and give them a moment; what they say on the way out is of no use."""
+    """Cancel kopf's tasks, then those that they left behind, and give them a moment each.
+
+    What they say on the way out is of no use. A watcher that fails leaves its siblings running, known to nobody but by
+    whose code they run. Watchers go before their helpers: one whose helper ends first takes that for a new beginning.
+    """
+    await _cancel(tasks)
+    await _cancel([task for task in asyncio.all_tasks() if _is_kopfs(task) and task.get_name().startswith("watcher")])
+    await _cancel([task for task in asyncio.all_tasks() if _is_kopfs(task)])
+
+
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
+    if not tasks:
+        return
     done, _ = await asyncio.wait(tasks, timeout=STOP_SECONDS)
     for task in done:
         with contextlib.suppress(asyncio.CancelledError):
             task.exception()
+
+
+def _is_kopfs(task: asyncio.Task[Any]) -> bool:
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and code.co_filename.startswith(_KOPF_FOLDER)
