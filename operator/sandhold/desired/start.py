@@ -4,6 +4,8 @@ A stage asks for one thing and waits until it is seen in the world. What becomes
 `watching.py`'s business.
 """
 
+from typing import Any
+
 from sandhold import names
 from sandhold.desired import archiving, lifecycle, loss, status, walls, watching
 from sandhold.desired.patience import UNKNOWN_SECONDS, WAIT_SECONDS, is_patient
@@ -15,6 +17,8 @@ from sandhold.desired.world import Absent, Present, Unknown
 from sandhold.reasons import ADMITTED, POD_READY, WORKSPACE_READY, Refusal, RefusalCode, refuse
 
 RECHECK_SECONDS = 60.0
+REFUSED_SECONDS = 15.0
+"""How often a create that the API server refused is tried again: a quota may have room by then."""
 
 
 def plan_start(situation: Situation) -> Plan:
@@ -105,8 +109,17 @@ def _create(situation: Situation) -> Plan:
     if isinstance(material, Trouble):
         new = None if is_patient(situation) else status.starting(situation, (POD_READY, material))
         return Plan(status=new, wake_after=WAIT_SECONDS)
-    pod = sandbox_pod(material, sandbox, situation.session, situation.epoch)
-    return Plan(writes=(Create(pod),), status=status.starting(situation), wake_after=UNKNOWN_SECONDS)
+    return _post(situation, sandbox_pod(material, sandbox, situation.session, situation.epoch))
+
+
+def _post(situation: Situation, pod: dict[str, Any]) -> Plan:
+    """POST the pod. A refused POST is told first and then tried again: the pass that is refused tells nothing."""
+    refusal = situation.world.create_refused
+    if refusal is None:
+        return Plan(writes=(Create(pod),), status=status.starting(situation), wake_after=UNKNOWN_SECONDS)
+    if not status.says(situation, refusal):
+        return _hold_up(situation, POD_READY, refusal)
+    return Plan(writes=(Create(pod),), wake_after=REFUSED_SECONDS)
 
 
 def _name_is_taken(situation: Situation) -> Plan:
@@ -120,4 +133,4 @@ def _name_is_taken(situation: Situation) -> Plan:
 def _hold_up(situation: Situation, about: str, refusal: Refusal) -> Plan:
     new = status.held_up(situation, refusal, about)
     events = (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()
-    return Plan(status=new, events=events, wake_after=RECHECK_SECONDS)
+    return Plan(status=new, events=events, wake_after=REFUSED_SECONDS)

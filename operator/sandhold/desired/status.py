@@ -72,6 +72,11 @@ def held_up(situation: Situation, refusal: Refusal, about: str) -> Status | None
     return _next(situation, "Starting", said, refusal=_refusal_state(refusal), **_NO_POD)
 
 
+def says(situation: Situation, refusal: Refusal) -> bool:
+    """Whether status already tells of this very refusal."""
+    return situation.status.refusal == _refusal_state(refusal)
+
+
 def starting(situation: Situation, trouble: tuple[str, Trouble] | None = None) -> Status | None:
     """A start under way: constant while it goes well; else the condition that is in trouble, and why."""
     return _starting(situation, trouble)
@@ -116,7 +121,7 @@ def running(situation: Situation, pod: SeenPod, **changes: Any) -> Status | None
         yes(POD_READY, "Running", "The pod runs and its keeper called home."),
         yes(RUNTIME_VERIFIED, "Verified", f"The pod runs under RuntimeClass {status.runtime_class_name}, as promised."),
         yes(EGRESS_VERIFIED, "Verified", "The walls were seen to hold from inside the pod."),
-        yes(WORKSPACE_READY, recovery, "The workspace is whole."),
+        yes(WORKSPACE_READY, "Verified", f"The workspace is whole. How it came to be: {recovery}."),
         claims.snapshotted(situation),
     ]
     place = {"pod_name": pod.name, "pod_uid": pod.uid, "pod_ip": pod.address, "node_name": pod.node}

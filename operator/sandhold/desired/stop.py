@@ -26,7 +26,7 @@ _STORED = yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored a
 def plan_stop(situation: Situation, reason: StopReason) -> Plan:
     """The next stage of a stop."""
     if situation.pods is None:
-        return _hold(situation, reason, Trouble("PodsUnknown", "It is not known which pods there are."))
+        return Plan(wake_after=UNKNOWN_SECONDS)
     if not situation.pods:
         return _finish(situation, reason)
     if situation.pod is None:
@@ -207,9 +207,7 @@ def _kept_cause(situation: Situation, reason: StopReason) -> Trouble:
 
 
 def _hold(situation: Situation, reason: StopReason, trouble: Trouble) -> Plan:
-    """Say what the stop waits for. A session at rest whose pods are unknown is not stopping."""
-    if not situation.is_underway and not situation.pods:
-        return Plan(wake_after=UNKNOWN_SECONDS)
+    """Say what the stop waits for."""
     new = _stopping(situation, reason, trouble)
     events = (Event("Warning", "ArchiveFailed", trouble.message),) if new is not None else ()
     return Plan(status=new, events=events, wake_after=UNKNOWN_SECONDS)

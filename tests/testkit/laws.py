@@ -1,0 +1,249 @@
+"""The laws of a plan, each told once, independently of the code that keeps them: given a world, may this be planned?
+
+A law raises AssertionError with a sentence. The property tests hold generated worlds and whole stories against them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from datetime import timedelta
+from typing import Any
+
+from sandhold import names
+from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, to_yaml
+from sandhold.desired.sandbox import plan_sandbox
+from sandhold.desired.session import plan_session
+from sandhold.desired.situation import SETTLE_SECONDS
+from sandhold.desired.world import Present, SandboxWorld, SessionWorld, Unknown
+
+World = SessionWorld | SandboxWorld
+
+
+def decide(world: World) -> Plan:
+    """The plan for a world of either kind."""
+    return plan_session(world) if isinstance(world, SessionWorld) else plan_sandbox(world)
+
+
+def pure(world: World) -> None:
+    """Equal worlds give equal plans, byte for byte."""
+    first, second = decide(world), decide(replace(world))
+    assert first == second
+    assert to_yaml(first) == to_yaml(second)
+
+
+def honest(world: SessionWorld, plan: Plan) -> None:
+    """Status mentions no object that is not in the world."""
+    status = plan.status
+    if status is None:
+        return
+    pods = {(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in _pods(world)}
+    said = (status.get("podName"), status.get("podUid"))
+    before = (world.session.status.pod_name, world.session.status.pod_uid)
+    is_kept = said == before and (not isinstance(world.pods, Present) or status["phase"] == "Stopping")
+    assert said == (None, None) or said in pods or is_kept, f"status names pod {said}, which nobody saw"
+    snapshot = status.get("snapshot") or {}
+    seen = world.snapshots.value if isinstance(world.snapshots, Present) else ()
+    last = world.session.status.snapshot
+    known = {each["metadata"]["name"] for each in seen} | ({last.name} if last is not None else set())
+    assert snapshot.get("name") in {None, *known}, f"status names snapshot {snapshot.get('name')}, which nobody saw"
+
+
+def owning(world: World, plan: Plan) -> None:
+    """No delete or apply targets an object that is not ours."""
+    foreign = {each["metadata"]["uid"] for each in _foreign(world)}
+    ours = {each["metadata"]["uid"]: each["metadata"]["name"] for each in _ours(world)}
+    names_of_foreign = {(each["kind"], each["metadata"]["name"]) for each in _foreign(world) if "kind" in each}
+    for write in plan.writes:
+        if isinstance(write, Delete):
+            assert write.uid not in foreign, f"delete of a foreign object {write.reference}"
+            assert ours.get(write.uid) == write.reference.name, f"delete of an object that nobody saw {write.reference}"
+        if isinstance(write, Apply | Create):
+            target = (write.object["kind"], write.object["metadata"]["name"])
+            assert target not in names_of_foreign, f"write over a foreign object {target}"
+
+
+def walls_first(world: SessionWorld, plan: Plan) -> None:
+    """No plan contains a pod unless the policy that selects it is in the world, whole."""
+    for write in plan.writes:
+        if isinstance(write, Create) and write.object["kind"] == "Pod":
+            assert isinstance(world.policy, Present), "a pod without walls"
+            selector = world.policy.value["spec"]["podSelector"]["matchLabels"]
+            labels = write.object["metadata"]["labels"]
+            assert selector.items() <= labels.items(), "a pod that its policy does not select"
+            assert {"Ingress", "Egress"} == set(world.policy.value["spec"]["policyTypes"])
+            assert "deletionTimestamp" not in world.policy.value["metadata"]
+
+
+def nothing_lost(world: SessionWorld, plan: Plan) -> None:
+    """No delete of a pod whose gate was or may have been opened, unless nothing can be lost with it."""
+    by_uid = {pod["metadata"]["uid"]: pod for pod in _pods(world)}
+    for write in plan.writes:
+        if isinstance(write, Delete) and write.reference.kind == "Pod":
+            pod = by_uid[write.uid]
+            assert not _may_have_run(world, pod) or _is_safe(world, pod), f"delete of work: {write.cause}"
+
+
+def gate_kept(world: SessionWorld, plan: Plan) -> None:
+    """No order to open unless the evidence for that very challenge holds, and the policy stands."""
+    for call in plan.calls:
+        if isinstance(call, Order) and call.verb == "open":
+            keeper = world.keepers[call.pod_uid]
+            report = keeper.report
+            assert keeper.connected, "an order to a keeper that is not there"
+            assert report is not None
+            assert report.workspace_state == "Ready"
+            assert report.evidence is not None
+            assert call.arguments["challenge"] == report.challenge == report.evidence.challenge != ""
+            assert _holds(report.evidence.runtime_version, report.evidence.probes, world, call.pod_uid)
+            assert isinstance(world.policy, Present)
+
+
+def fenced(world: SessionWorld, plan: Plan) -> None:
+    """The fence comes before the first order to open of its epoch, and only for the epoch that status names."""
+    slot = world.session.status.slot
+    is_known = _fence_is_known(world, slot.epoch) if slot is not None else False
+    for call in plan.calls:
+        if isinstance(call, Fence):
+            assert slot is not None
+            assert call.epoch == slot.epoch
+            is_known = True
+        if isinstance(call, Order) and call.verb == "open":
+            assert is_known or not _keeps_archives(world), "the gate is opened before its fence is written"
+
+
+def let_go_last(world: SessionWorld, plan: Plan) -> None:
+    """The finalizer comes off only when the pods are confirmed absent and the session is deleted."""
+    if plan.finalizer_remove is not None:
+        assert world.session.metadata.deletion_timestamp is not None
+        assert isinstance(world.pods, Present), "let go without knowing of the pods"
+        assert not [pod for pod in _ours(world) if pod["kind"] == "Pod"], "let go while a pod is there"
+
+
+def cautious(world: World) -> None:
+    """Replacing known facts by unknown ones never adds a delete, nor takes a finalizer off."""
+    plan = decide(world)
+    for blind in _blinded(world):
+        other = decide(blind)
+        assert _deletes(other) <= _deletes(plan), "a delete that only an unknown allows"
+        assert other.finalizer_remove is None or plan.finalizer_remove is not None
+
+
+def quiet(world: World) -> None:
+    """Messages do not change when only the time does."""
+    later = replace(world, now=world.now + timedelta(seconds=1.5))
+    first, second = _messages(decide(world)), _messages(decide(later))
+    for key in first.keys() & second.keys():
+        assert first[key] == second[key], f"the message of {key} depends on the time"
+
+
+def every_session_law(world: SessionWorld) -> Plan:
+    """All of them; the plan that they were held against."""
+    plan = plan_session(world)
+    for law in (honest, owning, walls_first, nothing_lost, gate_kept, fenced, let_go_last):
+        law(world, plan)
+    return plan
+
+
+def _pods(world: World) -> Iterable[Mapping[str, Any]]:
+    return world.pods.value if isinstance(world.pods, Present) else ()
+
+
+def _ours(world: World) -> list[Mapping[str, Any]]:
+    """What carries the installation, its owner with the UID, and a name of ours."""
+    owned = world.session if isinstance(world, SessionWorld) else world.sandbox
+    owner = names.owner_value(owned.kind, owned.metadata.namespace, owned.metadata.name, owned.metadata.uid)
+    return [each for each in _everything(world) if _says_ours(each, world.installation.id, owner)]
+
+
+def _says_ours(each: Mapping[str, Any], installation: str, owner: str) -> bool:
+    metadata = each["metadata"]
+    annotations = metadata.get("annotations", {})
+    is_marked = metadata.get("labels", {}).get(names.LABEL_INSTALLATION) == installation
+    return bool(is_marked and annotations.get(names.ANNOTATION_OWNER) == owner)
+
+
+def _foreign(world: World) -> list[Mapping[str, Any]]:
+    ours = [id(each) for each in _ours(world)]
+    return [each for each in _everything(world) if id(each) not in ours]
+
+
+def _everything(world: World) -> list[Mapping[str, Any]]:
+    found = list(_pods(world))
+    if isinstance(world, SessionWorld):
+        found += [world.squatter.value] if isinstance(world.squatter, Present) else []
+    else:
+        found += [each.value for each in (world.policy, world.service_account) if isinstance(each, Present)]
+        found += list(world.squatters)
+    return found
+
+
+def _may_have_run(world: SessionWorld, pod: Mapping[str, Any]) -> bool:
+    status, uid = world.session.status, pod["metadata"]["uid"]
+    epoch = int(pod["metadata"]["annotations"][names.ANNOTATION_EPOCH])
+    keeper = world.keepers.get(uid)
+    report = keeper.report if keeper is not None else None
+    if (report is not None and report.opened) or status.pod_uid == uid:
+        return True
+    stopping = [each for each in status.conditions if each.type == "Snapshotted" and each.status == "False"]
+    since = stopping[0].last_transition_time if stopping and status.phase == "Stopping" else None
+    has_settled = since is not None and (world.now - since).total_seconds() >= SETTLE_SECONDS
+    denies = keeper is not None and keeper.connected and report is not None and has_settled
+    return not denies and (not isinstance(world.history, Present) or _fence_is_known(world, epoch))
+
+
+def _fence_is_known(world: SessionWorld, epoch: int) -> bool:
+    head = world.history.value.head if isinstance(world.history, Present) else None
+    return world.fenced_epoch == epoch or (head is not None and head.epoch >= epoch)
+
+
+def _is_safe(world: SessionWorld, pod: Mapping[str, Any]) -> bool:
+    epoch = int(pod["metadata"]["annotations"][names.ANNOTATION_EPOCH])
+    content = world.history.value.content if isinstance(world.history, Present) else None
+    is_final = content is not None and content.epoch == epoch and content.final and content.kind == "Archive"
+    is_dead = pod["status"]["phase"] in ("Failed", "Succeeded")
+    asked = world.session.metadata.annotations.get(names.ANNOTATION_DISCARD) == "true"
+    slot = world.session.status.slot
+    is_stale = slot is not None and slot.epoch != epoch
+    return is_final or is_dead or asked or not _keeps_archives(world) or (is_stale and _is_indexed(world, epoch))
+
+
+def _is_indexed(world: SessionWorld, epoch: int) -> bool:
+    seen = world.snapshots.value if isinstance(world.snapshots, Present) else ()
+    return any(each["status"].get("epoch") == epoch and each["status"].get("phase") == "Ready" for each in seen)
+
+
+def _keeps_archives(world: SessionWorld) -> bool:
+    return not isinstance(world.sandbox, Present) or world.sandbox.value.spec.snapshot.on_stop
+
+
+def _holds(version: str, probes: Iterable[Any], world: SessionWorld, uid: str) -> bool:
+    pod = next(pod for pod in _pods(world) if pod["metadata"]["uid"] == uid)
+    is_gvisor = pod["spec"]["runtimeClassName"] == "gvisor"
+    outcomes = {probe.name: probe.outcome for probe in probes}
+    fits = ("gvisor" in version.lower()) == is_gvisor
+    walled = {"canary", "metadata", "api-service", "api-endpoint-1"} <= outcomes.keys()
+    return fits and walled and "Connected" not in outcomes.values() and outcomes["canary"] != "Failed"
+
+
+def _blinded(world: World) -> Iterable[World]:
+    """The same world, with one fact or another not known."""
+    for field in fields(world):
+        if isinstance(getattr(world, field.name), Present):
+            change: Any = {field.name: Unknown("no read succeeded")}
+            yield replace(world, **change)
+    for field in fields(world.installation):
+        if isinstance(getattr(world.installation, field.name), Present):
+            change = {field.name: Unknown("no read succeeded")}
+            yield replace(world, installation=replace(world.installation, **change))
+
+
+def _deletes(plan: Plan) -> set[str]:
+    return {write.uid for write in plan.writes if isinstance(write, Delete)}
+
+
+def _messages(plan: Plan) -> dict[tuple[str, str, str], str]:
+    found = {}
+    for one in (plan.status or {}).get("conditions", ()):
+        found[one["type"], one["status"], one["reason"]] = one["message"]
+    for event in plan.events:
+        found["event", event.type, event.reason] = event.message
+    return found
