@@ -42,7 +42,11 @@ class KopfPump:
         """Deliver events until cancelled."""
         failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         registry = self._registry(sink, failure)
-        tasks = await kopf.spawn_tasks(registry=registry, settings=self._settings(), standalone=True, clusterwide=True)
+        # Without an identity kopf looks for the user's name, and in an image the user has none.
+        identity: Any = "sandhold"
+        tasks = await kopf.spawn_tasks(
+            registry=registry, settings=self._settings(), identity=identity, standalone=True, clusterwide=True
+        )
         self._after_start()
         try:
             done, _ = await asyncio.wait({*tasks, failure}, return_when=asyncio.FIRST_COMPLETED)
