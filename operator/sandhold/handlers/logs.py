@@ -6,7 +6,6 @@ import sys
 from datetime import UTC, datetime
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_NOISY = ("kopf", "aiohttp", "asyncio", "kubernetes_asyncio")
 
 
 class JsonLines(logging.Formatter):
@@ -28,9 +27,8 @@ class JsonLines(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Set the whole process's log up. Libraries speak only when something is wrong."""
+    """Set the whole process's log up. Only our own words follow the level: libraries log credentials at DEBUG."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for name in _NOISY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("sandhold").setLevel(level.upper())
