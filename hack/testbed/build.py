@@ -25,7 +25,7 @@ PARALLEL = 2
 SAY_EVERY_SECONDS = 30
 LONGEST_BUILD_SECONDS = 45 * 60
 # In the keys, so that a change to how build.sh is run makes new builds.
-RECIPE = "1"
+RECIPE = "2"
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,15 @@ def _build(component: Component, cache: Path, started: dict[str, float]) -> floa
 
 
 def _environment(component: Component, out: Path) -> dict[str, str]:
-    """Pinned modules, no C compiler, no paths of this machine in the binaries; Go's own caches stay the user's."""
+    """Pinned modules, no C compiler, no paths of this machine in the binaries; Go's own caches stay the user's.
+
+    Debug information is left out when compiling, not only when linking: a tenth less to compute, a fifth less to keep.
+    """
     return os.environ | {
         "OUT": str(out),
         "VERSION": component.version,
         "CGO_ENABLED": "0",
-        "GOFLAGS": "-trimpath -buildvcs=false",
+        "GOFLAGS": "-trimpath -buildvcs=false -gcflags=all=-dwarf=false",
         "GOWORK": "off",
         "LDFLAGS": "-s -w",
     }
