@@ -66,7 +66,7 @@ def held_up(situation: Situation, refusal: Refusal, about: str) -> Status | None
         no(RECONCILING, refusal.reason, "Nothing can be done before the cause is gone."),
         yes(STALLED, refusal.reason, refusal.action),
         *claims.carried(situation, *(name for name in (ADMITTED, *_OF_THE_POD) if name != about)),
-        refused(about, refusal),
+        *([refused(about, refusal)] if about != READY else []),
         claims.snapshotted(situation),
     ]
     return _next(situation, "Starting", said, refusal=_refusal_state(refusal), **_NO_POD)
@@ -103,7 +103,7 @@ def turned_away(situation: Situation, refusal: Refusal, about: str = ADMITTED) -
         no(RECONCILING, refusal.reason, "Nothing can be done before the cause is gone."),
         yes(STALLED, refusal.reason, refusal.action),
         *(claims.pending(name) for name in (ADMITTED, *_OF_THE_POD) if name != about),
-        refused(about, refusal),
+        *([refused(about, refusal)] if about != READY else []),
         claims.snapshotted(situation),
     ]
     return _next(situation, phase, said, refusal=_refusal_state(refusal), **_NO_POD)
@@ -185,7 +185,7 @@ def failed(situation: Situation, reason: StopReason, refusal: Refusal, about: st
         no(RECONCILING, "Settled", _SETTLED),
         yes(STALLED, refusal.reason, refusal.action),
         *claims.carried(situation, *(name for name in (ADMITTED, *_OF_THE_POD) if name != about)),
-        refused(about, refusal),
+        *([refused(about, refusal)] if about != READY else []),
         claims.snapshotted(situation),
     ]
     retry = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)

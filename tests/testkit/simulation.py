@@ -1,0 +1,391 @@
+"""A cluster, a store and keepers as plain values, moved only by plans and by what a test makes happen.
+
+It answers plans the way the real parts do (operator/keeper/PROTOCOL.md), instantly and without I/O, holds every plan
+against the laws, and counts writes. Time moves only when nothing else can: to the moment that a plan asked for.
+
+A workspace is one number here: the agent adds to it while it runs, an archive stores it, a restore brings it back.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sandhold import names
+from sandhold.api.meta import time_text
+from sandhold.api.sandbox import AgentSandbox
+from sandhold.api.session import SandboxSession
+from sandhold.desired.plan import Apply, Create, Delete, Event, Fence, Order, Plan, WriteStatus
+from sandhold.desired.pod import GRACE_SECONDS
+from sandhold.desired.seen import moment
+from sandhold.desired.world import (
+    ABSENT,
+    Keeper,
+    KeeperReport,
+    Manifest,
+    Observed,
+    Present,
+    SessionWorld,
+    SlotHistory,
+    StoreTrouble,
+    Unknown,
+)
+from testkit import laws, worlds
+
+Position = tuple[int, int]
+
+
+class ConflictError(Exception):
+    """A call that ends a pass."""
+
+
+@dataclass
+class SimulatedKeeper:
+    """A keeper and the init beside it."""
+
+    born: datetime
+    report: KeeperReport = field(default_factory=KeeperReport)
+    reported_at: datetime = worlds.NOW
+    workspace: int = 0
+    inits: int = 1
+    ends_at: datetime | None = None
+    opened_ever: bool = False
+
+    def says(self, now: datetime, **changes: Any) -> None:
+        """A new report, if it says anything new."""
+        changed = replace(self.report, **changes)
+        if changed != self.report:
+            self.report, self.reported_at = changed, now
+
+
+@dataclass
+class Faults:
+    """What is broken at the moment."""
+
+    store: bool = False
+    mover: bool = False
+    walls: bool = False
+    image: bool = False
+    deaf_agent: bool = False
+    """It ignores SIGTERM and is killed when its grace is over."""
+
+
+class Simulation:
+    """One session and everything around it."""
+
+    def __init__(self, sandbox: AgentSandbox | None = None, session: SandboxSession | None = None) -> None:
+        self.now = worlds.NOW
+        self.sandbox: Observed[AgentSandbox] = Present(sandbox or worlds.a_sandbox())
+        self.session: SandboxSession | None = session or worlds.a_session()
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.keepers: dict[str, SimulatedKeeper] = {}
+        self.store: dict[Position, tuple[Manifest, int]] = {}
+        self.snapshots: dict[str, dict[str, Any]] = {}
+        self.fenced: int | None = None
+        self.faults = Faults()
+        self.exit_code: int | None = None
+        self.writes: list[str] = []
+        self.events: list[Event] = []
+        self.plans: list[Plan] = []
+        self.work = 0
+        self.deleted_work: list[int] = []
+
+    # What happens to it.
+
+    def run(self, passes: int = 120) -> None:
+        """Pass after pass until nothing is wanted any more; AssertionError when that does not happen."""
+        for _ in range(passes):
+            if self.session is None or not self.step():
+                return
+        raise AssertionError(f"not settled after {passes} passes; the last plan:\n{self.plans[-1]}")
+
+    def step(self) -> bool:
+        """One pass and what follows from it; False when nothing is left to happen."""
+        if self.session is None:
+            return False
+        plan = laws.every_session_law(self.world())
+        self.plans.append(plan)
+        before = (len(self.writes), self._picture())
+        self._carry_out(plan)
+        self._move()
+        if before != (len(self.writes), self._picture()):
+            return True
+        due = [plan.wake_after] if plan.wake_after is not None else []
+        due += [(when - self.now).total_seconds() for when in self._dates()]
+        if not due or self.session is None:
+            return False
+        self.now += timedelta(seconds=max(min(due), 0.01))
+        self._move()
+        return not (plan == Plan(wake_after=plan.wake_after) and min(due) >= 3600)
+
+    def until(self, phase: str, passes: int = 60) -> None:
+        """Pass after pass until the session is in a phase."""
+        for _ in range(passes):
+            if self.phase == phase:
+                return
+            self.step()
+        raise AssertionError(f"not {phase} after {passes} passes; the last plan:\n{self.plans[-1]}")
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+        self._move()
+
+    def change(self, spec: dict[str, Any] | None = None, **metadata: Any) -> None:
+        """What a person changes on the session."""
+        assert self.session is not None
+        document = self.session.wire()
+        document["spec"] |= spec or {}
+        document["metadata"] |= metadata
+        if spec:
+            document["metadata"]["generation"] = document["metadata"].get("generation", 0) + 1
+        self.session = SandboxSession.model_validate(document)
+
+    def delete(self) -> None:
+        """kubectl delete."""
+        if self.session is not None and not self.session.metadata.finalizers:
+            self.session = None
+        elif self.session is not None:
+            self.change(deletionTimestamp=time_text(self.now))
+
+    def lose_pod(self) -> None:
+        """The pod and everything in it is gone at once."""
+        for uid in list(self.pods):
+            self._forget(uid)
+
+    def evict(self) -> None:
+        """The kubelet ends the pod; its object stays."""
+        for uid, pod in self.pods.items():
+            pod["status"] = worlds.pod_status(self.now, is_dead=True)
+            self.keepers.pop(uid, None)
+
+    def delete_pod(self) -> None:
+        """kubectl delete pod."""
+        for pod in self.pods.values():
+            self._mark_deleted(pod, GRACE_SECONDS)
+
+    def restart_init(self) -> None:
+        """The agent container starts again."""
+        for keeper in self.keepers.values():
+            keeper.inits += 1
+            challenge = f"{keeper.inits:032x}"
+            keeper.says(self.now, challenge=challenge, agent_state="Waiting")
+            keeper.says(self.now, evidence=worlds.some_evidence(challenge))
+
+    # What it looks like.
+
+    def world(self) -> SessionWorld:
+        """What an observer sees."""
+        assert self.session is not None
+        live = {uid: self._seen_keeper(keeper) for uid, keeper in self.keepers.items()}
+        return worlds.a_world(
+            now=self.now,
+            session=self.session,
+            sandbox=self.sandbox,
+            pods=tuple(self.pods.values()),
+            keepers=live,
+            history=self._history(),
+            snapshots=tuple(self.snapshots.values()),
+            fenced_epoch=self.fenced,
+        )
+
+    @property
+    def phase(self) -> str | None:
+        """The session's phase."""
+        return self.session.status.phase if self.session is not None else None
+
+    def condition(self, name: str) -> tuple[str, str]:
+        """Status and reason of one of its conditions."""
+        assert self.session is not None
+        found = next(one for one in self.session.status.conditions if one.type == name)
+        return found.status, found.reason
+
+    def reasons(self) -> list[str]:
+        """The reasons of all Events so far."""
+        return [event.reason for event in self.events]
+
+    def _seen_keeper(self, keeper: SimulatedKeeper) -> Keeper:
+        return Keeper(not self.faults.mover, keeper.report, keeper.reported_at)
+
+    def _history(self) -> Observed[SlotHistory] | StoreTrouble:
+        if isinstance(self.sandbox, Present) and not self.sandbox.value.spec.snapshot.on_stop:
+            return ABSENT
+        if self.faults.mover:
+            return Unknown("no mover answered")
+        if self.faults.store:
+            return StoreTrouble("snapshot_store_unavailable", "the bucket does not answer", retryable=True)
+        if not self.store:
+            return Present(SlotHistory(None, None))
+        head = self.store[max(self.store)][0]
+        if head.kind == "Archive":
+            return Present(SlotHistory(head, head))
+        content = self.store[head.parent][0] if head.parent is not None else None
+        return Present(SlotHistory(head, content))
+
+    def _picture(self) -> Any:
+        reports = {uid: (keeper.report, keeper.ends_at) for uid, keeper in self.keepers.items()}
+        session = self.session.wire() if self.session is not None else None
+        marks = {uid: pod["metadata"].get("deletionTimestamp") for uid, pod in self.pods.items()}
+        return session, reports, marks, sorted(self.store), sorted(self.snapshots), self.fenced
+
+    def _dates(self) -> list[datetime]:
+        """When something happens by itself."""
+        ends = [keeper.ends_at for keeper in self.keepers.values() if keeper.ends_at is not None]
+        gone = [moment(pod["metadata"].get("deletionTimestamp")) for pod in self.pods.values()]
+        return [when for when in (*ends, *gone) if when is not None and when > self.now]
+
+    # How plans change it.
+
+    def _carry_out(self, plan: Plan) -> None:
+        assert self.session is not None
+        try:
+            if plan.finalizer_add is not None:
+                self.writes.append("finalizer")
+                self._finalizers([*self.session.metadata.finalizers, plan.finalizer_add])
+            for write in plan.writes:
+                self._write(write)
+            for call in plan.calls:
+                self._call(call)
+        except ConflictError:
+            return
+        if plan.status is not None:
+            self.writes.append("status")
+            document = {**self.session.wire(), "status": dict(plan.status)}
+            self.session = SandboxSession.model_validate(document)
+        self.events += plan.events
+        if plan.finalizer_remove is not None:
+            self.writes.append("finalizer off")
+            self._finalizers([each for each in self.session.metadata.finalizers if each != plan.finalizer_remove])
+            if not self.session.metadata.finalizers and self.session.metadata.deletion_timestamp is not None:
+                self.session = None
+
+    def _finalizers(self, finalizers: list[str]) -> None:
+        self.change(finalizers=finalizers)
+
+    def _write(self, write: Create | Apply | Delete | WriteStatus) -> None:
+        match write:
+            case Create(document) if document["kind"] == "Pod":
+                self._post(document)
+            case Create(document):
+                name = document["metadata"]["name"]
+                if name not in self.snapshots:
+                    self.writes.append("snapshot")
+                    self.snapshots[name] = {**worlds.with_server_metadata(document, f"uid-{name}"), "status": {}}
+            case WriteStatus(reference, status):
+                self.writes.append("snapshot status")
+                self.snapshots[reference.name]["status"] = dict(status)
+            case Delete(_, uid, _, grace):
+                self.writes.append("delete")
+                self._mark_deleted(self.pods[uid], GRACE_SECONDS if grace is None else grace)
+            case Apply():
+                raise AssertionError("nothing is applied in these stories")
+
+    def _post(self, document: Any) -> None:
+        uid = worlds.pod_uid(int(document["metadata"]["annotations"][names.ANNOTATION_EPOCH]))
+        if uid in self.pods:
+            raise ConflictError
+        self.writes.append("pod")
+        stored = worlds.with_server_defaults(worlds.with_server_metadata(document, uid, self.now))
+        stored["status"] = worlds.pod_status(self.now)
+        if self.faults.image:
+            stored["status"]["initContainerStatuses"] = [
+                {"name": "keeper", "state": {"waiting": {"reason": "ErrImagePull"}}}
+            ]
+        self.pods[uid] = stored
+        if not self.faults.image:
+            challenge = f"{1:032x}"
+            self.keepers[uid] = SimulatedKeeper(self.now, reported_at=self.now)
+            self.keepers[uid].says(self.now, challenge=challenge, agent_state="Waiting")
+
+    def _mark_deleted(self, pod: dict[str, Any], grace: int) -> None:
+        if "deletionTimestamp" not in pod["metadata"]:
+            end = time_text(self.now + timedelta(seconds=grace))
+            pod["metadata"] |= {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace}
+
+    def _forget(self, uid: str) -> None:
+        keeper = self.keepers.pop(uid, None)
+        del self.pods[uid]
+        if keeper is not None and keeper.opened_ever:
+            self.deleted_work.append(keeper.workspace)
+
+    def _call(self, call: Order | Fence) -> None:
+        if self.faults.mover or (isinstance(call, Fence) and self.faults.store):
+            raise ConflictError
+        if isinstance(call, Fence):
+            assert self.store == {} or max(self.store)[0] <= call.epoch, "a fence below the head"
+            self.store.setdefault((call.epoch, 0), (replace(worlds.a_fence(call.epoch), parent=call.parent), 0))
+            self.fenced = call.epoch
+            return
+        keeper = self.keepers.get(call.pod_uid)
+        if keeper is None:
+            raise ConflictError
+        getattr(self, f"_order_{call.verb}")(keeper, call)
+
+    def _order_entries(self, keeper: SimulatedKeeper, order: Order) -> None:
+        assert keeper.report.workspace_state != "Ready"
+        assert order.arguments["index"] < order.arguments["count"]
+
+    def _order_prepare(self, keeper: SimulatedKeeper, order: Order) -> None:
+        if keeper.report.workspace_state == "Ready":
+            return
+        source = order.arguments["source"]
+        if source is not None and self.faults.store:
+            keeper.says(self.now, workspace_state="Preparing")
+            keeper.says(self.now, workspace_state="Failed", workspace_code="snapshot_store_unavailable")
+            keeper.reported_at = self.now
+            return
+        if source is not None:
+            assert order.grant is not None
+            keeper.workspace = self.store[source["epoch"], source["sequence"]][1]
+        keeper.says(
+            self.now,
+            workspace_state="Ready",
+            workspace_code="",
+            marker_slot=order.arguments["slot"],
+            marker_epoch=order.arguments["epoch"],
+            marker_recovery="Initialized" if source is None else "Restored",
+            evidence=worlds.some_evidence(
+                keeper.report.challenge, canary="Connected" if self.faults.walls else "Refused"
+            ),
+        )
+
+    def _order_open(self, keeper: SimulatedKeeper, order: Order) -> None:
+        if order.arguments["challenge"] == keeper.report.challenge and keeper.ends_at is None:
+            keeper.opened_ever = True
+            keeper.says(self.now, opened=keeper.report.challenge, agent_state="Running")
+
+    def _order_end(self, keeper: SimulatedKeeper, order: Order) -> None:
+        if keeper.ends_at is None:
+            seconds = order.arguments["graceSeconds"] if self.faults.deaf_agent else 0
+            keeper.ends_at = self.now + timedelta(seconds=seconds)
+
+    def _order_archive(self, keeper: SimulatedKeeper, order: Order) -> None:
+        assert order.grant is not None
+        sequence = order.arguments["sequence"]
+        if not keeper.opened_ever or keeper.report.archive_state == "Stored":
+            return
+        if self.faults.store:
+            changes = {"archive_sequence": sequence, "archive_code": "snapshot_store_unavailable"}
+            keeper.says(self.now, archive_state="Failed", **changes)
+            keeper.reported_at = self.now
+            return
+        archive = worlds.an_archive(order.grant["epoch"], sequence)
+        self.store[archive.epoch, archive.sequence] = (archive, keeper.workspace)
+        keeper.says(self.now, archive_state="Stored", archive_sequence=sequence, archive_code="")
+
+    def _move(self) -> None:
+        """Agents work and end, pods go."""
+        for keeper in self.keepers.values():
+            if keeper.report.agent_state == "Running":
+                self.work += 1
+                keeper.workspace += 1
+                if self.exit_code is not None:
+                    keeper.says(self.now, agent_state="Ended", agent_exit_code=self.exit_code)
+            if keeper.ends_at is not None and keeper.ends_at <= self.now and keeper.report.agent_state != "Ended":
+                keeper.says(self.now, agent_state="Ended", agent_exit_code=143)
+        for uid, pod in list(self.pods.items()):
+            end = moment(pod["metadata"].get("deletionTimestamp"))
+            beside = self.keepers.get(uid)
+            if end is not None and beside is not None and beside.report.agent_state == "Running":
+                beside.says(self.now, agent_state="Ended", agent_exit_code=143)
+            if end is not None and end <= self.now:
+                self._forget(uid)
