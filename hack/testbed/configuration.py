@@ -47,7 +47,6 @@ def _containerd(bin_dirs: dict[str, Path]) -> str:
     below; the `[grpc]` table of older versions is ignored in silence.
     """
     home = places.state() / "containerd"
-    runtimes = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes"
     return f"""version = 4
 root = '{home}/root'
 state = '{home}/state'
@@ -76,7 +75,12 @@ imports = []
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ['{bin_dirs["cni"]}']
   conf_dir = '{directory()}/cni'
-[{runtimes}.runc]
+{_runtimes()}"""
+
+
+def _runtimes() -> str:
+    home, runtimes = places.state() / "containerd", "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes"
+    return f"""[{runtimes}.runc]
   runtime_type = 'io.containerd.runc.v2'
   [{runtimes}.runc.options]
     BinaryName = 'runc'
