@@ -1,4 +1,4 @@
-"""A mover as a test double: it greets the real keeper over loopback TLS, takes what it sends and says what a test wants.
+"""A mover as a test double: it greets the real keeper over TLS, takes what it sends and says what a test wants.
 
 It checks what a keeper says with the real mover's frames and message models, so that the two halves of PROTOCOL.md are
 held against each other. It has no store, no TokenReview and no grants: a grant is whatever text a test gave out.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sandhold.mover import wire
-from sandhold.mover.messages import Done, Hello, parse, parse_report
+from sandhold.mover.messages import Done, Hello, Report, parse
 from sandhold.mover.wire import Kind, Message
 from testkit.pki import Installation
 
@@ -129,6 +129,12 @@ class FakeMover:
         await self.until(lambda: self.reports and holds(self.reports[-1]), patience)
         return self.reports[-1]
 
+    async def meet(self, start: Callable[[], Any]) -> Message:
+        """Start a keeper and wait for its first report: until then orders would reach the one before it."""
+        known = {report["boot"] for report in self.reports}
+        start()
+        return await self.until_report(lambda report: report["boot"] not in known)
+
     def is_connected(self) -> bool:
         return self._control is not None
 
@@ -176,7 +182,8 @@ class FakeMover:
         while True:
             message = await wire.read_message(reader)
             if message["type"] == "report":
-                self.reports.append(parse_report(message))
+                parse(Report, message["report"])
+                self.reports.append(message["report"])
                 await self._notify()
 
     async def _serve_archive(self, grant: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -187,6 +194,7 @@ class FakeMover:
             if self.fail_after_bytes is not None and len(layer) > self.fail_after_bytes:
                 failure = {"type": "failed", "code": "snapshot_too_large", "message": "too large", "retryable": False}
                 await wire.write_json(writer, failure)
+                await reader.read()
                 return
         records = bytearray()
         while (frame := await wire.read_frame(reader)).kind is not Kind.END:

@@ -1,9 +1,10 @@
-"""The parts of a sandbox pod that the in-pod binary sees, on this machine: its folders, a keeper process, an init process.
+"""What the in-pod binary sees of a sandbox pod, on this machine: its folders, a keeper process, an init process.
 
 The real binary runs as it runs in a pod: the keeper as a plain process of the agent's uid, init as PID 1 of a pid
 namespace of its own. Needs root for both; there is no network namespace here, so probes reach loopback only.
 """
 
+import asyncio
 import json
 import os
 import shutil
@@ -32,6 +33,11 @@ def until(holds: Callable[[], Any], what: str, patience: float = PATIENCE) -> An
             raise AssertionError(f"in {patience} s it did not come true: {what}")
         time.sleep(0.005)
     return value
+
+
+async def eventually(holds: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """`until`, for tests whose mover has to go on meanwhile."""
+    return await asyncio.to_thread(until, holds, what, patience)
 
 
 @dataclass
@@ -95,14 +101,15 @@ class KeeperPod:
         (self.podinfo / "mover-ca").write_bytes(mover.installation.authority.certificate_pem)
 
     def start_keeper(self) -> subprocess.Popen[bytes]:
-        self.keeper = subprocess.Popen(
-            [str(self.binary), "keeper"],
-            env=self.environment,
-            user=self.uid,
-            group=self.uid,
-            extra_groups=[],
-            stderr=(self.base / "keeper.log").open("ab"),
-        )
+        with (self.base / "keeper.log").open("ab") as log:
+            self.keeper = subprocess.Popen(
+                [str(self.binary), "keeper"],
+                env=self.environment,
+                user=self.uid,
+                group=self.uid,
+                extra_groups=[],
+                stderr=log,
+            )
         return self.keeper
 
     def stop_keeper(self, how: signal.Signals = signal.SIGKILL) -> int:
@@ -113,6 +120,14 @@ class KeeperPod:
         code = self.keeper.wait(timeout=PATIENCE)
         self.keeper = None
         return code
+
+    def has_ended(self) -> bool:
+        """Whether the keeper has ended by itself, with success."""
+        if self.keeper is None or self.keeper.poll() is None:
+            return False
+        assert self.keeper.returncode == 0, self.keeper_log()
+        self.keeper = None
+        return True
 
     def keeper_log(self) -> str:
         return (self.base / "keeper.log").read_text()
@@ -126,21 +141,25 @@ class KeeperPod:
     def start_init(self, **more_environment: str) -> None:
         """Start init as PID 1 of a new pid namespace, from the gate, where `install` has to have put it."""
         assert self.run("install", str(self.gate / "init")).returncode == 0
+        namespace = ["unshare", "--pid", "--fork", "--mount-proc", "--"]
         user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--"]
-        self.init = subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL", "--", *user, str(self.gate / "init")],
-            env={**self.environment, **more_environment},
-            stdin=subprocess.DEVNULL,
-            stdout=(self.base / "agent.log").open("ab"),
-            stderr=(self.base / "init.log").open("ab"),
-        )
+        with (self.base / "agent.log").open("ab") as output, (self.base / "init.log").open("ab") as errors:
+            self.init = subprocess.Popen(
+                [*namespace, *user, str(self.gate / "init")],
+                env={**self.environment, **more_environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
 
     def stop_init(self) -> None:
         """As a container runtime ends a container: PID 1 is killed, and everything with it."""
         if self.init is None:
             return
-        self.init.kill()
-        self.init.wait(timeout=PATIENCE)
+        if self.init.poll() is None:
+            # Not unshare: its --kill-child is lost with the change of user.
+            os.kill(self.init_pid(), signal.SIGKILL)
+            self.init.wait(timeout=PATIENCE)
         self.init = None
 
     def init_pid(self) -> int:
@@ -182,4 +201,6 @@ class KeeperPod:
         )
 
     def order_end(self, grace_seconds: int) -> None:
-        self.write_gate("orders.json", {"challenges": [self.hint()["challenge"]], "end": {"graceSeconds": grace_seconds}})
+        self.write_gate(
+            "orders.json", {"challenges": [self.hint()["challenge"]], "end": {"graceSeconds": grace_seconds}}
+        )

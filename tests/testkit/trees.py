@@ -4,6 +4,8 @@ The walker is the judge of every round trip, so it shares nothing with the code 
 path as bytes. It is meant for trees of a test's size and does not defend itself against anybody.
 """
 
+# ruff: noqa: PTH101, PTH102, PTH115, PTH118, PTH123, PTH208, PTH211  # pathlib has no paths in bytes
+
 import hashlib
 import os
 import stat
@@ -14,6 +16,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 BLOCK = 4096
+MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -223,3 +226,31 @@ def trees(draw: st.DrawFn, max_nodes: int = 25) -> dict[bytes, Node]:
         elif isinstance(node, File):
             files.append(path)
     return tree
+
+
+ODD: Tree = {
+    b"empty": Folder(0o755, 1),
+    b"closed": Folder(0o000, 2),
+    b"closed/inside": Folder(0o500, 3),
+    b"closed/inside/secret": File(((0, b"secret"),), mode=0o000, mtime_ns=-1),
+    b"setuid": File(((0, b"x"),), mode=0o4755),
+    b"sticky": Folder(0o1777),
+    b"first": File(((0, b"linked" * 1000),), mode=0o640),
+    b"sticky/second": HardLink(b"first"),
+    b"closed/third": HardLink(b"first"),
+    b"dangling": Symlink(b"nowhere/at/all", 5),
+    b"absolute": Symlink(b"/etc/passwd"),
+    b"loop": Symlink(b"loop"),
+    b"upwards": Symlink(b"../../../../etc"),
+    b"not utf-8 \xff\xfe": File(((0, b"x"),)),
+    b"to \xff": Symlink(b"not utf-8 \xff\xfe"),
+    b"line\nbreak": File(),
+    b"-rf": File(),
+    "ünï".encode() * 30: File(((0, b"x"),)),
+    b"n" * 255: File(((0, b"x"),)),
+    b"sparse": File(((10 * MIB, b"island"), (30 * MIB, b"\0" * BLOCK)), size=64 * MIB, mode=0o600),
+    b"hole": File((), size=16 * MIB),
+    b"ends with a hole": File(((0, b"data"),), size=MIB),
+    b"future": File(mtime_ns=10_000_000_000_000_000_001),
+}
+"""One of everything that has ever gone wrong in somebody's archive."""

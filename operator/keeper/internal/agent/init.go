@@ -149,6 +149,9 @@ func (p *initProcess) proceed() {
 	if p.ending == nil || !p.ending.isOver() {
 		return
 	}
+	if p.reap(); p.agentPID != 0 {
+		return // dead, and its exit code still to come
+	}
 	p.ending = nil
 	if p.hint.State != gate.Ended {
 		p.tell(gate.Ended, p.hint.ExitCode, "")

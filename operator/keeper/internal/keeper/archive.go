@@ -96,9 +96,7 @@ func rather(verdict <-chan error, conn *wire.Conn, err error) error {
 	if !errors.Is(err, wire.ErrConnection) {
 		return err
 	}
-	if patience := conn.Patience(time.Second); patience != nil {
-		return err
-	}
+	_ = conn.Patience(time.Second) // fails when the connection is closed, and then the verdict is there already
 	var failed *wire.FailedError
 	if said := <-verdict; errors.As(said, &failed) {
 		return said

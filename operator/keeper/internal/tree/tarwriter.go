@@ -26,7 +26,6 @@ const (
 	paxLinkpath  = "linkpath"
 	paxSize      = "size"
 	paxMtime     = "mtime"
-	paxCharset   = "hdrcharset"
 	paxMajor     = "GNU.sparse.major"
 	paxMinor     = "GNU.sparse.minor"
 	paxName      = "GNU.sparse.name"
@@ -91,9 +90,6 @@ func (w *tarWriter) add(m member) error {
 		pax.set(paxMtime, t.decimal())
 	}
 	if len(pax) > 0 {
-		if !utf8.ValidString(m.record.Path) || !utf8.ValidString(m.target) {
-			pax = append(paxRecords{paxRecord(paxCharset, "BINARY")}, pax...)
-		}
 		if err := w.extended(pax); err != nil {
 			return err
 		}

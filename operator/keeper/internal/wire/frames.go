@@ -118,7 +118,7 @@ func (c *Conn) readJSON(length int, message any) error {
 		return connectionError(err)
 	}
 	if err := json.Unmarshal(payload, message); err != nil {
-		return fmt.Errorf("%w: a message is not what it should be: %w", ErrConnection, err)
+		return fmt.Errorf("%w: a message is not what it should be: %v", ErrConnection, err)
 	}
 	return nil
 }
@@ -154,8 +154,9 @@ func (c *Conn) write(kind byte, payload []byte) error {
 	return nil
 }
 
+// connectionError keeps only the words of its cause: an end of the connection must never pass for the end of a part.
 func connectionError(err error) error {
-	return fmt.Errorf("%w: %w", ErrConnection, err)
+	return fmt.Errorf("%w: %v", ErrConnection, err)
 }
 
 // PartWriter sends one part of a transfer as D frames.

@@ -1,0 +1,181 @@
+"""What an archive holds, what it leaves out, and how it fails."""
+
+import base64
+import hashlib
+import io
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from testkit import trees
+from testkit.fake_mover import FakeMover
+from testkit.keeper_pod import AGENT_UID, KeeperPod, eventually
+from testkit.keeper_stories import archived, opened, restored
+from testkit.trees import MIB, ODD
+
+# ruff: noqa: ASYNC220, ASYNC221  # the tools that a test waits for are the test
+
+
+async def test_sockets_fifos_and_devices_are_left_out_without_waiting(pod: KeeperPod, mover: FakeMover) -> None:
+    await opened(pod, mover)
+    os.mkfifo(pod.workspace / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(pod.workspace / "socket"))
+    os.mknod(pod.workspace / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    (pod.workspace / "file").write_text("kept")
+    received = await archived(mover)
+    assert [json.loads(line)["path"] for line in received.records.splitlines()] == ["file"]
+    assert received.done["skipped"] == 3
+
+
+async def test_records_and_totals_say_what_the_layer_holds(pod: KeeperPod, mover: FakeMover) -> None:
+    await opened(pod, mover)
+    trees.build(ODD, pod.workspace, AGENT_UID)
+    received = await archived(mover)
+    records = [json.loads(line) for line in received.records.splitlines()]
+    assert received.done["layerSha256"] == hashlib.sha256(received.layer).hexdigest()
+    assert received.done["layerBytes"] == len(received.layer)
+    assert received.done["files"] == len(records) == len(ODD)
+    raw = subprocess.run(["zstd", "-dc"], input=received.layer, capture_output=True, check=True).stdout
+    assert received.done["rawBytes"] == len(raw)
+    with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
+        names = [os.fsencode(member.name) for member in tar]
+    assert names == [path_of(record) for record in records]
+    assert mover.report["archive"]["files"] == len(records)
+
+
+def path_of(record: dict[str, Any]) -> bytes:
+    if "path" in record:
+        return str(record["path"]).encode()
+    return bytes(base64.b64decode(record["pathBase64"]))
+
+
+CHURN = """
+import os, random, sys
+random.seed(7)
+os.chdir(sys.argv[1])
+os.mkdir("stable")
+for number in range(200):
+    open(f"stable/{number}", "w").write("stable" * number)
+open("started", "w").close()
+while True:
+    name = f"victim-{random.randrange(20)}"
+    spare = f"spare-{random.randrange(20)}"
+    try:
+        match random.randrange(8):
+            case 0: open(name, "ab").write(os.urandom(random.randrange(300_000)))
+            case 1: os.truncate(name, random.randrange(1000))
+            case 2: os.unlink(name)
+            case 3: os.mkfifo(name)
+            case 4: os.symlink("/etc/passwd", name)
+            case 5: os.mkdir(name); open(f"{name}/inside", "w").write("x")
+            case 6: os.rename(name, spare)
+            case 7: os.rename(spare, name)
+    except OSError:
+        pass
+"""
+
+
+async def test_a_tree_that_changes_under_the_walk_gives_an_archive_that_is_whole(mover: FakeMover) -> None:
+    with KeeperPod() as one:
+        await opened(one, mover)
+        churn = subprocess.Popen(
+            ["/usr/bin/python3", "-c", CHURN, str(one.workspace)], user=AGENT_UID, group=AGENT_UID, extra_groups=[]
+        )
+        try:
+            await eventually((one.workspace / "started").exists, "the tree changes")
+            archives = [await archived(mover, sequence) for sequence in range(1, 6)]
+        finally:
+            churn.kill()
+            churn.wait()
+        one.stop_keeper()
+    for received in archives:
+        with KeeperPod() as other:
+            report = await restored(other, mover, received.snapshot(1, 1))
+            assert report["workspace"]["state"] == "Ready", report["workspace"]
+            seen = trees.walk(other.workspace)
+            assert sum(path.startswith(b"stable/") for path in seen) == 200
+            assert b"root:" not in b"".join(read_files(other.workspace)), "no link was followed"
+
+
+def read_files(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+
+
+async def test_a_mover_that_fails_says_why_and_a_new_order_tries_again(pod: KeeperPod, mover: FakeMover) -> None:
+    await opened(pod, mover)
+    (pod.workspace / "file").write_bytes(os.urandom(4 * MIB))
+    mover.fail_after_bytes = MIB
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    report = await mover.until_report(lambda r: r["archive"] and r["archive"]["state"] == "Failed")
+    assert report["archive"]["code"] == "snapshot_too_large"
+    assert report["archive"]["message"].endswith("too large")
+
+    mover.fail_after_bytes = None
+    mover.verdict = lambda _: {
+        "type": "failed",
+        "code": "snapshot_store_unavailable",
+        "message": "m",
+        "retryable": True,
+    }
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    await mover.until_report(lambda r: r["archive"]["code"] == "snapshot_store_unavailable")
+
+    mover.verdict = lambda _: {"type": "stored", "key": "k"}
+    await archived(mover)
+
+
+async def test_a_mover_that_goes_in_the_middle_is_tried_again_by_the_next_order(
+    pod: KeeperPod, mover: FakeMover
+) -> None:
+    await opened(pod, mover)
+    (pod.workspace / "file").write_bytes(b"x")
+    mover.verdict = lambda _: {"type": "unheard-of"}
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    await mover.until_report(lambda r: r["archive"] and r["archive"]["code"] == "snapshot_store_unavailable")
+    mover.verdict = lambda _: {"type": "stored", "key": "k"}
+    await archived(mover)
+
+
+async def test_a_stored_sequence_is_not_sent_again_not_even_by_a_new_keeper(pod: KeeperPod, mover: FakeMover) -> None:
+    await opened(pod, mover)
+    await archived(mover)
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    pod.stop_keeper()
+    report = await mover.meet(pod.start_keeper)
+    assert report["archive"]["state"] == "Stored"
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    await archived(mover, sequence=2)
+    assert [received.grant for received in mover.received] == ["archive-1", "archive-2"]
+
+
+async def test_sigterm_lets_a_running_archive_finish(pod: KeeperPod, mover: FakeMover) -> None:
+    await opened(pod, mover)
+    for number in range(3000):
+        (pod.workspace / f"file-{number}").write_bytes(os.urandom(2000))
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    await mover.until_report(lambda r: r["archive"] and r["archive"]["state"] == "Running")
+    assert pod.keeper is not None
+    pod.keeper.send_signal(signal.SIGTERM)
+    await eventually(pod.has_ended, "the keeper has ended")
+    assert mover.received[0].done["files"] == 3000
+
+
+async def test_mounts_are_left_out(pod: KeeperPod, mover: FakeMover) -> None:
+    await opened(pod, mover)
+    (pod.base / "outside").mkdir()
+    (pod.base / "outside" / "not ours").write_text("x")
+    (pod.workspace / "mounted").mkdir()
+    subprocess.run(["mount", "--bind", str(pod.base / "outside"), str(pod.workspace / "mounted")], check=True)
+    try:
+        received = await archived(mover)
+    finally:
+        subprocess.run(["umount", str(pod.workspace / "mounted")], check=True)
+    assert received.records == b""
+    assert received.done["skipped"] == 1
