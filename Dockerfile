@@ -25,10 +25,12 @@ RUN python3 -m venv /opt/pip \
       --no-deps --require-hashes --requirement /context/runtime.lock \
  && /opt/pip/bin/pip --python /opt/sandhold install --no-cache-dir --no-index --no-deps /context/sandhold-*.whl
 
-# Operator and mover; the chart says which of the two a container runs.
+# Operator and mover; the chart says which of the two a container runs. USER is there because libraries ask for a user's
+# name, and no password file knows the number that a cluster may choose instead of ours.
 FROM ${BASE} AS sandhold
 COPY --from=packages /opt/sandhold /opt/sandhold
 ENV PATH=/opt/sandhold/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    USER=sandhold \
     PYTHONSAFEPATH=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

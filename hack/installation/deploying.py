@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from imaging.builds import Built
-from installation.client import Cluster, Object
+from installation.client import Cluster, Object, until
 from testbed import places
 from testbed.commands import run
 from testbed.failure import TestbedError
@@ -27,7 +27,10 @@ INSTALLATION = "testbed"
 ABSENT_STORE = "absent"
 ABSENT_BUCKET = "sandhold-absent"
 ABSENT_TIER = "ghost"
-_INSTALL_SECONDS = 240
+DEPLOYMENTS = ("sandhold-operator", "sandhold-mover")
+_HELM_SECONDS = 90
+_READY_SECONDS = 180
+_RESTARTS = 3
 
 
 def install(cluster: Cluster, images: Sequence[Built], *, for_tests: bool = False) -> float:
@@ -40,21 +43,47 @@ def install(cluster: Cluster, images: Sequence[Built], *, for_tests: bool = Fals
     values.write_text(json.dumps(_values(images, for_tests=for_tests), indent=2))
     helm = [str(places.cache() / "bin" / "helm"), "--kubeconfig", str(places.kubeconfig()), "--namespace", NAMESPACE]
     chart = str(REPOSITORY / "charts" / "sandhold")
-    bound = ["--wait", f"--timeout={_INSTALL_SECONDS - 30}s"]
+    run([*helm, "upgrade", "--install", RELEASE, chart, "--values", str(values)], timeout=_HELM_SECONDS)
     try:
-        run([*helm, "upgrade", "--install", RELEASE, chart, "--values", str(values), *bound], timeout=_INSTALL_SECONDS)
+        until("operator and mover are ready", lambda: _is_rolled_out(cluster), seconds=_READY_SECONDS, every=0.3)
     except TestbedError as error:
         raise TestbedError(f"{error}\n{_state(cluster)}") from error
     return time.monotonic() - began
 
 
+def _is_rolled_out(cluster: Cluster) -> bool:
+    """Whether the pods of the newest kind are ready and the old ones gone; a crash loop is an error at once.
+
+    Not `helm --wait`, which waits for a program that crashes again and again until its time is over.
+    """
+    deployments = [cluster.get("Deployment", NAMESPACE, name) for name in DEPLOYMENTS]
+    current = {d["spec"]["template"]["spec"]["containers"][0]["image"] for d in deployments if d}
+    for pod in cluster.list("Pod", NAMESPACE):
+        for container in pod["status"].get("containerStatuses", []):
+            crashes = container["restartCount"] >= _RESTARTS and not container["ready"]
+            if crashes and pod["spec"]["containers"][0]["image"] in current:
+                raise TestbedError(f"{pod['metadata']['name']} ended {container['restartCount']} times")
+    return all(_is_current(deployment) for deployment in deployments)
+
+
+def _is_current(deployment: Object | None) -> bool:
+    if deployment is None:
+        return False
+    spec, status = deployment["spec"], deployment["status"]
+    counts = [status.get(name, 0) for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")]
+    observed: int = status.get("observedGeneration", 0)
+    generation: int = deployment["metadata"]["generation"]
+    return observed == generation and counts == [spec["replicas"]] * len(counts)
+
+
 def _state(cluster: Cluster) -> str:
     """What is there when an installation fails, so that the log alone tells why."""
+    selectors = [f"app.kubernetes.io/component={name.rpartition('-')[2]}" for name in DEPLOYMENTS]
     said = []
     for words in (
         ("get", "pods,deployments", "-n", NAMESPACE, "-o", "wide"),
-        ("logs", "-n", NAMESPACE, "deployment/sandhold-operator", "--tail=30"),
-        ("logs", "-n", NAMESPACE, "deployment/sandhold-mover", "--tail=30"),
+        ("get", "events", "-n", NAMESPACE, "--field-selector=type=Warning", "--sort-by=.lastTimestamp"),
+        *(("logs", "-n", NAMESPACE, "-l", selector, "--tail=30", "--prefix") for selector in selectors),
     ):
         try:
             done = cluster.try_kubectl(*words, timeout=20)
