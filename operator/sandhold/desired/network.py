@@ -49,7 +49,13 @@ def network_policy(installation: Installation, sandbox: AgentSandbox) -> dict[st
 
 def walls_stand(policy: KubeObject, wanted: Mapping[str, Any]) -> bool:
     """Whether the policy that the API server holds is the wanted one, all of it and nothing more, and stays."""
-    return policy.get("spec") == wanted["spec"] and not ownership.metadata_of(policy).get("deletionTimestamp")
+    stands = _as_stored(policy.get("spec") or {}) == _as_stored(wanted["spec"])
+    return stands and not ownership.metadata_of(policy).get("deletionTimestamp")
+
+
+def _as_stored(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The API server leaves empty lists of rules out; `policyTypes` says what that means."""
+    return {key: value for key, value in spec.items() if value or key not in ("ingress", "egress")}
 
 
 def _cluster_addresses(installation: Installation) -> tuple[str, ...] | Unknown:
