@@ -61,6 +61,7 @@ class Cache:
         self._found: dict[tuple[str, str, str], dict[tuple[str, str], None]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._listed: dict[str, float] = {}
+        self._revisions: dict[str, int] = defaultdict(int)
 
     def get(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         """One object, if it is known."""
@@ -82,6 +83,10 @@ class Cache:
     def is_listed(self, kind: str) -> bool:
         """Whether a whole list of this kind was ever taken: before that, absence means nothing."""
         return kind in self._listed
+
+    def revision(self, kind: str) -> int:
+        """Another number whenever any object of the kind changed."""
+        return self._revisions[kind]
 
     def list_age(self, kind: str) -> float:
         """Seconds since the last whole list of a kind."""
@@ -134,6 +139,7 @@ class Cache:
         known = before if before is not None else after
         assert known is not None  # noqa: S101 - one of the two is always there
         kind = known["kind"]
+        self._revisions[kind] += 1
         for name, index in self._indices.get(kind, {}).items():
             for value in index(before) if before is not None else ():
                 filed = self._found[kind, name, value]
@@ -162,8 +168,11 @@ def _is_ended(obj: KubeObject) -> bool:
 
 
 def _lean(obj: KubeObject) -> KubeObject:
-    """Without managedFields, which are half of an object and nobody's business here."""
+    """Without managedFields, which are half of an object and nobody's business here; of a node, the addresses only."""
     metadata: Mapping[str, Any] = obj["metadata"]
-    if "managedFields" not in metadata:
-        return obj
-    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+    if "managedFields" in metadata:
+        obj = {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+    if obj["kind"] == "Node":
+        addresses = (obj.get("status") or {}).get("addresses") or []
+        obj = {**{key: obj[key] for key in ("apiVersion", "kind", "metadata")}, "status": {"addresses": addresses}}
+    return obj

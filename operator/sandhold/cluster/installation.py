@@ -11,7 +11,7 @@ from sandhold import names
 from sandhold.backends.model import Backends
 from sandhold.cluster.cache import Cache
 from sandhold.cluster.door import Door
-from sandhold.cluster.kinds import ENDPOINT_SLICE, RUNTIME_CLASS, described
+from sandhold.cluster.kinds import ENDPOINT_SLICE, NODE, RUNTIME_CLASS, described
 from sandhold.desired.plan import Reference
 from sandhold.desired.world import ABSENT, Installation, KubeObject, Observed, Present, Unknown
 from sandhold.errors import NotFoundError, SandholdError
@@ -36,6 +36,7 @@ class InstallationFacts:
         self._mover_ca = mover_ca
         self._mover_service = Reference("v1", "Service", settings.namespace, names.MOVER_SERVICE)
         self._services: dict[Reference, Observed[KubeObject]] = {}
+        self._nodes: tuple[int, tuple[str, ...]] = (-1, ())
 
     async def refresh(self) -> None:
         """Read the two Services. One that cannot be read keeps its last known form, if it has one."""
@@ -63,6 +64,7 @@ class InstallationFacts:
             mover_ca=Present(self._mover_ca),
             api_server=self._api_server(),
             runtime_classes=self._runtime_classes(),
+            node_addresses=self._node_addresses(),
         )
 
     def mover_operators(self) -> tuple[str, ...]:
@@ -104,6 +106,15 @@ class InstallationFacts:
         found = {each["metadata"]["name"]: str(each.get("handler", "")) for each in self._cache.all(RUNTIME_CLASS)}
         return Present(dict(sorted(found.items())))
 
+    def _node_addresses(self) -> Observed[tuple[str, ...]]:
+        """Kept between passes: there may be thousands of nodes, and every pass wants this."""
+        if not self._cache.is_listed(NODE):
+            return Unknown("the Nodes were not listed yet")
+        revision = self._cache.revision(NODE)
+        if self._nodes[0] != revision:
+            self._nodes = (revision, tuple(sorted({text for node in self._cache.all(NODE) for text in _ips(node)})))
+        return Present(self._nodes[1])
+
     def _cluster_ip(self, reference: Reference) -> Observed[str]:
         service = self._services.get(reference, NOT_READ)
         if not isinstance(service, Present):
@@ -123,6 +134,11 @@ def slice_service(endpoint_slice: KubeObject) -> tuple[str, ...]:
     metadata = endpoint_slice["metadata"]
     service = (metadata.get("labels") or {}).get(SERVICE_OF_SLICE)
     return (f"{metadata.get('namespace', '')}/{service}",) if service else ()
+
+
+def _ips(node: KubeObject) -> list[str]:
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    return [each["address"] for each in addresses if each.get("type") in ("InternalIP", "ExternalIP")]
 
 
 def _ready(endpoint_slice: KubeObject) -> list[Address]:

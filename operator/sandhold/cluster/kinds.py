@@ -18,6 +18,7 @@ POLICY = "NetworkPolicy"
 ACCOUNT = "ServiceAccount"
 RUNTIME_CLASS = "RuntimeClass"
 ENDPOINT_SLICE = "EndpointSlice"
+NODE = "Node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ _ALL = (
     Resource("v1", ACCOUNT, "serviceaccounts"),
     Resource("v1", "Secret", "secrets"),
     Resource("v1", "Namespace", "namespaces", namespaced=False),
+    Resource("v1", NODE, "nodes", namespaced=False),
     Resource("coordination.k8s.io/v1", "Lease", "leases"),
     Resource("discovery.k8s.io/v1", ENDPOINT_SLICE, "endpointslices"),
     Resource("events.k8s.io/v1", "Event", "events"),

@@ -9,6 +9,7 @@ from sandhold.backends.load import BackendsInForce
 from sandhold.cluster.certificates import Authority
 from sandhold.cluster.door import Door
 from sandhold.cluster.election import Election
+from sandhold.cluster.kinds import SANDBOX
 from sandhold.cluster.movers import MoverConnections
 from sandhold.cluster.pki import ensure_mover_tls
 from sandhold.errors import SandholdError
@@ -50,8 +51,8 @@ class Operator:
         self._election = Election(door, settings.namespace, settings.pod_name, settings.lease_seconds)
         kinds = [kind.resource.kind for kind in parts.kinds]
         self._health = Health(parts.cache, parts.queue, kinds, settings.resync_seconds)
-        self._facts: object = None
-        parts.router.on_endpoints = self.compare_facts
+        self._facts: tuple[object, object] | None = None
+        parts.router.on_addresses = self.compare_facts
 
     async def run(self) -> None:
         """Run everything until cancelled or until one of the loops fails."""
@@ -73,12 +74,15 @@ class Operator:
             self._parts.queue.close()
 
     def compare_facts(self) -> None:
-        """The mover's or the API server's addresses may have changed: tell the links, and wake all that use them."""
+        """Addresses may have changed: tell the links to movers, and wake all that use what changed."""
         self._movers.set_endpoints(self._parts.facts.mover_operators())
         now = self._parts.facts.current()
-        facts = (now.mover_address, now.mover_canary, now.api_server)
-        if self._facts is not None and facts != self._facts:
+        facts = ((now.mover_address, now.mover_canary, now.api_server), now.node_addresses)
+        if self._facts is not None and facts[0] != self._facts[0]:
             self._parts.router.wake_all()
+        elif self._facts is not None and facts[1] != self._facts[1]:
+            # Only walls name nodes, and a changed wall wakes its sessions.
+            self._parts.router.wake_all(SANDBOX)
         self._facts = facts
 
     async def _lead(self) -> None:

@@ -12,6 +12,7 @@ from sandhold.cluster.installation import API_SERVICE, SERVICE_OF_SLICE
 from sandhold.cluster.kinds import (
     ACCOUNT,
     ENDPOINT_SLICE,
+    NODE,
     POD,
     POLICY,
     RESOURCES,
@@ -63,6 +64,7 @@ def watched_kinds(installation: str) -> tuple[WatchedKind, ...]:
     services = f"{SERVICE_OF_SLICE} in ({API_SERVICE.name},{names.MOVER_SERVICE})"
     selectors = {
         RUNTIME_CLASS: None,
+        NODE: None,
         ENDPOINT_SLICE: services,
         SANDBOX: None,
         POLICY: ours,

@@ -31,8 +31,8 @@ class Router:
         self._cache = cache
         self._queue = queue
         self._memory = memory
-        self.on_endpoints: Callable[[], None] = lambda: None
-        """Told when an EndpointSlice changed: a mover or the API server is elsewhere."""
+        self.on_addresses: Callable[[], None] = lambda: None
+        """Told when a mover, the API server or a node is elsewhere."""
         self.on_relisted: Callable[[str], None] = lambda _: None
         """Told the kind of each object that came from the watch library's own list."""
         self.on_event: Callable[[str], None] = lambda _: None
@@ -65,9 +65,9 @@ class Router:
         for pod in self._cache.select(POD, "uid", pod_uid):
             self._wake_session_of(pod)
 
-    def wake_all(self) -> None:
-        """Something that everything depends on changed."""
-        for kind in (SANDBOX, SESSION):
+    def wake_all(self, *kinds: str) -> None:
+        """Something that everything of these kinds depends on changed."""
+        for kind in kinds or (SANDBOX, SESSION):
             for obj in self._cache.all(kind):
                 self._queue.add(_key(obj))
 
@@ -89,7 +89,10 @@ class Router:
                     self.wake_all()
             case "EndpointSlice":
                 if _differs(change, "endpoints", "ports"):
-                    self.on_endpoints()
+                    self.on_addresses()
+            case "Node":
+                if _differs(change, "status.addresses"):
+                    self.on_addresses()
 
     def _session(self, change: Change) -> None:
         self._queue.add(_key(change.object))
