@@ -1,6 +1,7 @@
 """Hypothesis strategies for worlds: every combination of facts that a cluster could show, likely or not."""
 
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -36,17 +37,29 @@ def _or_not(value: st.SearchStrategy[Any]) -> st.SearchStrategy[Observed[Any]]:
     return st.one_of(value.map(Present), value.map(Present), value.map(Present), st.just(ABSENT), st.just(UNKNOWN))
 
 
-@st.composite
-def sandboxes(draw: st.DrawFn) -> AgentSandbox:
+@cache
+def _all_sandboxes() -> tuple[AgentSandbox, ...]:
+    """Made once: a few hundred worlds share them."""
+    contents: tuple[dict[str, Any], ...] = (
+        {},
+        {"ports": [{"name": "http", "port": 8080}]},
+        {"workspace": {"entries": [{"path": "a/b", "file": {"content": "hello"}}]}},
+    )
+    return tuple(
+        worlds.a_sandbox(
+            {"tier": tier, "snapshot": {"onStop": on_stop}, **content},
+            **({"deletionTimestamp": time_text(NOW)} if is_deleted else {}),
+        )
+        for tier in ("gvisor", "gvisor", "runc", "kata", "gone", "nowhere")
+        for on_stop in (True, True, False)
+        for content in contents
+        for is_deleted in (False, False, False, True)
+    )
+
+
+def sandboxes() -> st.SearchStrategy[AgentSandbox]:
     """AgentSandboxes, a few of them inadmissible or being deleted."""
-    spec: dict[str, Any] = {"tier": draw(st.sampled_from(("gvisor", "gvisor", "runc", "kata", "gone", "nowhere")))}
-    spec["snapshot"] = {"onStop": draw(st.sampled_from((True, True, True, False)))}
-    if draw(st.booleans()):
-        spec["ports"] = [{"name": "http", "port": 8080}]
-    if draw(st.booleans()):
-        spec["workspace"] = {"entries": [{"path": "a/b", "file": {"content": "hello"}}]}
-    is_deleted = draw(st.sampled_from((False, False, False, True)))
-    return worlds.a_sandbox(spec, **({"deletionTimestamp": time_text(NOW)} if is_deleted else {}))
+    return st.sampled_from(_all_sandboxes())
 
 
 @st.composite

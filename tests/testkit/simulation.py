@@ -74,7 +74,10 @@ class Simulation:
 
     def __init__(self, sandbox: AgentSandbox | None = None, session: SandboxSession | None = None) -> None:
         self.now = worlds.NOW
-        self.sandbox: Observed[AgentSandbox] = Present(sandbox or worlds.a_sandbox())
+        self.sandbox = Present(sandbox or worlds.a_sandbox())
+        self.policy = Present(worlds.a_policy(self.sandbox.value))
+        self.account = Present(worlds.an_account(self.sandbox.value))
+        self.installation = worlds.an_installation()
         self.session: SandboxSession | None = session or worlds.a_session()
         self.pods: dict[str, dict[str, Any]] = {}
         self.keepers: dict[str, SimulatedKeeper] = {}
@@ -180,7 +183,10 @@ class Simulation:
         return worlds.a_world(
             now=self.now,
             session=self.session,
+            installation=self.installation,
             sandbox=self.sandbox,
+            policy=self.policy,
+            service_account=self.account,
             pods=tuple(self.pods.values()),
             keepers=live,
             history=self._history(),
@@ -207,7 +213,7 @@ class Simulation:
         return Keeper(not self.faults.mover, keeper.report, keeper.reported_at)
 
     def _history(self) -> Observed[SlotHistory] | StoreTrouble:
-        if isinstance(self.sandbox, Present) and not self.sandbox.value.spec.snapshot.on_stop:
+        if not self.sandbox.value.spec.snapshot.on_stop:
             return ABSENT
         if self.faults.mover:
             return Unknown("no mover answered")

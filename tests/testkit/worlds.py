@@ -4,7 +4,7 @@ A test says only what is different. Everything is built by the same pure code th
 for, then given what the API server adds (UIDs, defaults, statuses), so no test holds a second idea of a pod.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -62,7 +62,11 @@ BACKENDS: Mapping[str, Any] = {
 
 def an_installation(**changes: Any) -> Installation:
     """An installation that knows everything."""
-    known = {
+    return replace(_KNOWING, **changes)
+
+
+def _knowing() -> Installation:
+    known: dict[str, Any] = {
         "id": "demo",
         "operator_namespace": "sandhold-system",
         "backends": Backends.model_validate(BACKENDS),
@@ -74,7 +78,10 @@ def an_installation(**changes: Any) -> Installation:
         "api_server": Present((("10.96.0.1", 443), ("172.31.0.10", 6443))),
         "runtime_classes": Present({"gvisor": "runsc", "runc": "runc", "kata": "kata-qemu"}),
     }
-    return Installation(**{**known, **changes})
+    return Installation(**known)
+
+
+_KNOWING = _knowing()
 
 
 def a_sandbox(spec: Mapping[str, Any] | None = None, **metadata: Any) -> AgentSandbox:
@@ -332,16 +339,15 @@ def a_world(**changes: Any) -> SessionWorld:
     sandbox = changes.get("sandbox", Present(a_sandbox()))
     changes["sandbox"] = Present(sandbox) if isinstance(sandbox, AgentSandbox) else sandbox
     built_for = changes["sandbox"].value if isinstance(changes["sandbox"], Present) else a_sandbox()
-    known: dict[str, Any] = {
-        "now": NOW,
-        "installation": an_installation(),
-        "session": a_session(),
-        "policy": Present(a_policy(built_for)),
-        "service_account": Present(an_account(built_for)),
-        "squatter": ABSENT,
-        "keepers": {},
-        "history": a_history(),
+    known: dict[str, Any] = {"now": NOW, "squatter": ABSENT, "keepers": {}}
+    makers: dict[str, Callable[[], Any]] = {
+        "installation": an_installation,
+        "session": a_session,
+        "policy": lambda: Present(a_policy(built_for)),
+        "service_account": lambda: Present(an_account(built_for)),
+        "history": a_history,
     }
+    known |= {name: make() for name, make in makers.items() if name not in changes}
     world = SessionWorld(**{**known, **changes})
     reject_impossible(world)
     return world
