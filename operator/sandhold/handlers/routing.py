@@ -5,15 +5,21 @@ a runtime class, the mover's address) wakes all that depend on it, and only when
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sandhold import metrics, names
 from sandhold.cluster.cache import Cache, Change
 from sandhold.cluster.kinds import (
+    ACCOUNT,
+    ENDPOINT_SLICE,
+    NODE,
     POD,
+    POLICY,
+    RUNTIME_CLASS,
     SANDBOX,
     SESSION,
+    SNAPSHOT,
 )
 from sandhold.cluster.memory import Memory
 from sandhold.cluster.reading import labels_of, owner_of, sandbox_of
@@ -35,6 +41,17 @@ class Router:
         """Told when a mover, the API server or a node is elsewhere."""
         self.on_relisted: Callable[[str], None] = lambda _: None
         """Told the kind of each object that came from the watch library's own list."""
+        self._routes: Mapping[str, Callable[[Change], None]] = {
+            SESSION: self._session,
+            SANDBOX: self._sandbox,
+            POD: self._pod,
+            POLICY: self._child,
+            ACCOUNT: self._child,
+            SNAPSHOT: self._snapshot,
+            RUNTIME_CLASS: self._shared,
+            ENDPOINT_SLICE: self._shared,
+            NODE: self._shared,
+        }
         self.on_event: Callable[[str], None] = lambda _: None
         """Told the kind of each event."""
 
@@ -73,26 +90,16 @@ class Router:
 
     def route(self, change: Change) -> None:
         """Wake whatever depends on a changed object."""
-        match change.kind:
-            case "SandboxSession":
-                self._session(change)
-            case "AgentSandbox":
-                self._sandbox(change)
-            case "Pod":
-                self._pod(change)
-            case "NetworkPolicy" | "ServiceAccount":
-                self._child(change)
-            case "SandboxSnapshot":
-                self._snapshot(change.object)
-            case "RuntimeClass":
-                if _differs(change, "handler"):
-                    self.wake_all()
-            case "EndpointSlice":
-                if _differs(change, "endpoints", "ports"):
-                    self.on_addresses()
-            case "Node":
-                if _differs(change, "status.addresses"):
-                    self.on_addresses()
+        self._routes[change.kind](change)
+
+    def _shared(self, change: Change) -> None:
+        """A runtime class, a node, a mover's endpoints: of these only the part that others depend on counts."""
+        if change.kind == RUNTIME_CLASS and _differs(change, "handler"):
+            self.wake_all()
+        elif change.kind == ENDPOINT_SLICE and _differs(change, "endpoints", "ports"):
+            self.on_addresses()
+        elif change.kind == NODE and _differs(change, "status.addresses"):
+            self.on_addresses()
 
     def _session(self, change: Change) -> None:
         self._queue.add(_key(change.object))
@@ -119,7 +126,8 @@ class Router:
             if _differs(change, "spec", "metadata.deletionTimestamp"):
                 self._wake_sessions_of(each)
 
-    def _snapshot(self, snapshot: KubeObject) -> None:
+    def _snapshot(self, change: Change) -> None:
+        snapshot = change.object
         reference = (snapshot.get("spec") or {}).get("sessionRef") or {}
         session = self._cache.get(SESSION, snapshot["metadata"].get("namespace", ""), reference.get("name", ""))
         if session is not None:
