@@ -61,8 +61,6 @@ class Relister:
         watched = self._kinds[kind]
         items, version = await self._door.list(watched.resource.api_version, kind, None, watched.selector)
         changes = self._cache.replace_all(kind, items, version)
-        for change in changes:
-            self._router.route(change)
         return len(changes)
 
     async def _sync_kind(self, kind: str) -> None:

@@ -48,9 +48,9 @@ class Router:
             POLICY: self._child,
             ACCOUNT: self._child,
             SNAPSHOT: self._snapshot,
-            RUNTIME_CLASS: self._shared,
-            ENDPOINT_SLICE: self._shared,
-            NODE: self._shared,
+            RUNTIME_CLASS: self._class,
+            ENDPOINT_SLICE: self._address,
+            NODE: self._address,
         }
         self.on_event: Callable[[str], None] = lambda _: None
         """Told the kind of each event."""
@@ -62,16 +62,12 @@ class Router:
             self.on_relisted(obj["kind"])
         elif obj["kind"] == SESSION and not obj.get("status"):
             self._note_new(obj)
-        change = self._cache.put(obj)
-        if change is not None:
-            self.route(change)
+        self._cache.put(obj)
 
     def deleted(self, obj: KubeObject) -> None:
         """An object that a watch showed last."""
         self._heard(obj["kind"])
-        change = self._cache.remove(obj)
-        if change is not None:
-            self.route(change)
+        self._cache.remove(obj)
 
     def _heard(self, kind: str) -> None:
         metrics.WATCH_EVENTS.labels(kind).inc()
@@ -92,13 +88,13 @@ class Router:
         """Wake whatever depends on a changed object."""
         self._routes[change.kind](change)
 
-    def _shared(self, change: Change) -> None:
-        """A runtime class, a node, a mover's endpoints: of these only the part that others depend on counts."""
-        if change.kind == RUNTIME_CLASS and _differs(change, "handler"):
+    def _class(self, change: Change) -> None:
+        if _differs(change, "handler"):
             self.wake_all()
-        elif change.kind == ENDPOINT_SLICE and _differs(change, "endpoints", "ports"):
-            self.on_addresses()
-        elif change.kind == NODE and _differs(change, "status.addresses"):
+
+    def _address(self, change: Change) -> None:
+        """A mover, the API server, a node: only the part that others depend on counts."""
+        if _differs(change, "endpoints", "ports", "status.addresses"):
             self.on_addresses()
 
     def _session(self, change: Change) -> None:
