@@ -62,6 +62,8 @@ class Cache:
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._listed: dict[str, float] = {}
         self._revisions: dict[str, int] = defaultdict(int)
+        self.on_change: Callable[[Change], None] = lambda _: None
+        """Told of every change, whoever brought it: the watch tells nothing new of what our own write put in here."""
 
     def get(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         """One object, if it is known."""
@@ -152,6 +154,7 @@ class Cache:
             del self._objects[kind][place]
         else:
             self._objects[kind][place] = after
+        self.on_change(Change(kind, before, after))
 
     def _bury(self, obj: KubeObject, version: int) -> None:
         uid = obj["metadata"].get("uid", "")

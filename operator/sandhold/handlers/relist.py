@@ -57,11 +57,10 @@ class Relister:
         self._events[kind] += 1
 
     async def list_once(self, kind: str) -> int:
-        """List a kind, route what differs, and say how much that was."""
+        """List a kind, and say how much differed; the cache has told the router of it."""
         watched = self._kinds[kind]
         items, version = await self._door.list(watched.resource.api_version, kind, None, watched.selector)
-        changes = self._cache.replace_all(kind, items, version)
-        return len(changes)
+        return len(self._cache.replace_all(kind, items, version))
 
     async def _sync_kind(self, kind: str) -> None:
         while True:

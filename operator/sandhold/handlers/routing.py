@@ -54,6 +54,7 @@ class Router:
         }
         self.on_event: Callable[[str], None] = lambda _: None
         """Told the kind of each event."""
+        cache.on_change = self.route
 
     def changed(self, obj: KubeObject, *, is_listed: bool) -> None:
         """An object as a watch showed it."""
