@@ -89,12 +89,12 @@ class Operator:
         """Wait for the Lease, then make passes until it is lost; given back on every way out."""
         await self._election.acquire()
         try:
-            await self._wait_for_movers()
-            self._health.is_active = True
-            metrics.LEADER.set(1)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._election.hold(), name="lease")
+                metrics.LEADER.set(1)
                 group.create_task(self._renew_mover_tls(), name="mover certificate")
+                await self._wait_for_movers()
+                self._health.is_active = True
                 group.create_task(self._parts.workers.run(self._settings.workers), name="workers")
         finally:
             metrics.LEADER.set(0)
