@@ -100,8 +100,21 @@ class MoverProcess:
         self.write_backends({"main": store})
         self.write_credentials("main")
 
+    def remove_file(self, name: str) -> None:
+        """Take a file away that it needs."""
+        (self._folder / name).unlink()
+
     def start(self) -> None:
         """Start, and wait until it is ready."""
+        process = self.start_and_fail()
+        deadline = time.monotonic() + _START_SECONDS
+        while self.probe("/readyz") != 200:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the mover did not become ready:\n{self.log()}")
+            time.sleep(0.02)
+
+    def start_and_fail(self) -> subprocess.Popen[bytes]:
+        """Start, and wait for nothing."""
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(_SOURCE_ROOT),
@@ -124,11 +137,7 @@ class MoverProcess:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + _START_SECONDS
-        while self.probe("/readyz") != 200:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the mover did not become ready:\n{self.log()}")
-            time.sleep(0.02)
+        return self._process
 
     def probe(self, path: str) -> int:
         """What a probe of the kubelet's gets; 0 without an answer."""

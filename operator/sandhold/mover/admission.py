@@ -23,7 +23,7 @@ class Ticket:
     """One connection, from its acceptance to its end."""
 
     address: str
-    displace: Callable[[], None]
+    displace: Callable[[], None] | None
     pod_uid: str | None = None
     in_review: bool = False
 
@@ -80,7 +80,7 @@ class Admission:
             raise RefusedError(f"this pod has {self.limits.proven_per_pod} connections already")
         if self._proven.total() >= self.limits.proven:
             raise RefusedError(f"this mover has {self.limits.proven} proven connections already")
-        ticket.pod_uid = pod_uid
+        ticket.pod_uid, ticket.displace = pod_uid, None
         self._proven[pod_uid] += 1
 
     def leave(self, ticket: Ticket) -> None:
@@ -94,7 +94,8 @@ class Admission:
     def _displace_oldest(self, address: str) -> None:
         oldest = next(ticket for ticket in self._unproven.values() if ticket.address == address)
         self._forget_unproven(oldest)
-        oldest.displace()
+        if oldest.displace is not None:
+            oldest.displace()
 
     def _forget_unproven(self, ticket: Ticket) -> None:
         if self._unproven.pop(id(ticket), None) is not None:

@@ -78,7 +78,7 @@ async def test_what_is_archived_comes_back_byte_for_byte(
 
 async def test_a_layer_that_was_cut_is_an_invalid_snapshot(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:
     await archive(mover, pod, b"layer" * 1000)
-    [key] = [key for key in s3.list_keys() if f"/{pod.slot}/layers/" in key]
+    [key] = s3.list_keys(f"sandboxes/test-installation/{pod.slot}/layers/")
     s3.put(key, s3.get(key)[:-1])
     *_, last = await restore(mover, pod)
     assert (last["type"], last["code"], last["retryable"]) == ("failed", "invalid_snapshot", False)
@@ -87,7 +87,7 @@ async def test_a_layer_that_was_cut_is_an_invalid_snapshot(mover: MoverProcess, 
 
 async def test_a_layer_that_was_altered_is_an_invalid_snapshot(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:
     await archive(mover, pod, b"layer" * 1000)
-    [key] = [key for key in s3.list_keys() if f"/{pod.slot}/layers/" in key]
+    [key] = s3.list_keys(f"sandboxes/test-installation/{pod.slot}/layers/")
     s3.put(key, b"Layer" + s3.get(key)[5:])
     *_, last = await restore(mover, pod)
     assert (last["type"], last["code"]) == ("failed", "invalid_snapshot")
@@ -96,7 +96,7 @@ async def test_a_layer_that_was_altered_is_an_invalid_snapshot(mover: MoverProce
 
 async def test_a_layer_that_is_gone_is_an_invalid_snapshot(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:
     await archive(mover, pod, b"layer")
-    [key] = [key for key in s3.list_keys() if f"/{pod.slot}/layers/" in key]
+    [key] = s3.list_keys(f"sandboxes/test-installation/{pod.slot}/layers/")
     s3.delete(key)
     *_, last = await restore(mover, pod)
     assert (last["type"], last["code"]) == ("failed", "invalid_snapshot")
