@@ -108,21 +108,26 @@ class Writes:
             return False
         try:
             await self._door.delete(wanted.reference, wanted.uid, grace_seconds=wanted.grace_seconds)
-        except (NotFoundError, ConflictError):
+        except (NotFoundError, ConflictError) as error:
             known = self._cache.find(wanted.reference)
-            if known is None or known["metadata"].get("uid") != wanted.uid:
-                return False
-            await self._refresh(known, wanted.reference)
-            return True
+            found = await self._refresh(wanted.reference)
+            if isinstance(error, ConflictError) and _uid(found) == wanted.uid:
+                raise  # No other object under its name: it is still there, and was not deleted.
+            return _uid(known) == wanted.uid
         self._deleted.put(key, self._clock())
         return True
 
-    async def _refresh(self, known: KubeObject, reference: Reference) -> None:
-        """The cache shows what the server says is otherwise: look, and believe what is seen."""
+    async def _refresh(self, reference: Reference) -> KubeObject | None:
+        """The cache may still show what the server says is gone: look, and believe what is seen."""
+        known = self._cache.find(reference)
         try:
-            self._cache.put(await self._door.get(reference))
+            found = await self._door.get(reference)
         except NotFoundError:
-            self._cache.remove(known)
+            if known is not None:
+                self._cache.remove(known)
+            return None
+        self._cache.put(found)
+        return found
 
     async def patch(
         self, subject: KubeObject, operations: Sequence[Mapping[str, Any]], subresource: str | None = None
@@ -137,7 +142,7 @@ class Writes:
         try:
             patched = await self._door.json_patch(reference, [*tests, *operations], subresource)
         except ConflictError:
-            await self._refresh(subject, reference)
+            await self._refresh(reference)
             raise
         self._cache.put(patched)
         return patched
@@ -155,6 +160,10 @@ class Writes:
         patched = await self.patch(subject, [{"op": "add", "path": "/status", "value": status}], "status")
         self._status.put(uid, _Applied(intent, uid, version_of(patched)))
         return patched
+
+
+def _uid(obj: KubeObject | None) -> str | None:
+    return None if obj is None else obj["metadata"].get("uid")
 
 
 def contains(live: Any, intent: Any) -> bool:
