@@ -77,7 +77,7 @@ def parse_mac_keys(text: str) -> MacKeys:
     """The content of `mac-keys.json`."""
     try:
         fields = json.loads(text)
-        current, keys = fields["current"], {name: _key(name, value) for name, value in fields["keys"].items()}
+        current, keys = str(fields["current"]), {name: _key(name, value) for name, value in fields["keys"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         # Not chained: a parser's message may quote what it read.
         raise MacKeysError(

@@ -1,0 +1,21 @@
+"""What the mover's program loads, in a fresh interpreter: nothing of the operator's."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[3] / "operator"
+
+
+def test_the_program_loads_nothing_of_the_operators() -> None:
+    code = "import sandhold.mover.program, sys; print(*sorted(sys.modules))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}
+    )
+    loaded = set(answer.stdout.split())
+    assert "sandhold.mover.keeper_door" in loaded
+    roots = {name.split(".")[0] for name in loaded}
+    assert not roots & {"kopf", "kubernetes_asyncio", "aiohttp"}
+    assert not {
+        name for name in loaded if name.startswith(("sandhold.cluster", "sandhold.desired", "sandhold.handlers"))
+    }
