@@ -24,7 +24,7 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 _SOURCE_ROOT = Path(__file__).resolve().parents[2] / "operator"
 _numbers = itertools.count(1)
-MAC_KEYS = {"current": "k1", "keys": {"k1": "11" * 32}}
+MAC_KEYS: dict[str, Any] = {"current": "k1", "keys": {"k1": "11" * 32}}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ async def trouble(mover: MoverProcess, pod: Pod) -> str:
     last = await archive(mover, pod)
     assert (last["type"], last["code"], last["retryable"]) == ("failed", "snapshot_store_unavailable", True)
     message = str(answer["error"]["message"])
-    for secret in (ACCESS_KEY, SECRET_KEY, str(MAC_KEYS["keys"]["k1"]), OWN_TOKEN, "Signature="):
+    for secret in (ACCESS_KEY, SECRET_KEY, MAC_KEYS["keys"]["k1"], OWN_TOKEN, "Signature="):
         assert secret not in message + mover.log()
     return message
 

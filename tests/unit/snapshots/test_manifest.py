@@ -1,5 +1,6 @@
 """Headers, keys and the choice of a head."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -72,8 +73,6 @@ def test_it_is_spelled_as_the_protocol_says() -> None:
     ],
 )
 def test_another_header_is_refused(change: dict[str, Any]) -> None:
-    import json
-
     with pytest.raises(ManifestError):
         parse_header(json.dumps({**HEADER.as_json(), **change}).encode())
 
@@ -112,7 +111,7 @@ def test_the_head_is_the_highest_of_what_is_named_like_a_manifest() -> None:
 
 
 def test_digits_of_other_scripts_are_no_digits() -> None:
-    assert Generation.from_name("٠" * 10 + "-" + "٠" * 10) is None
+    assert Generation.from_name("\u0660" * 10 + "-" + "\u0660" * 10) is None
 
 
 def test_a_layers_name_is_random_and_nothing_else() -> None:
