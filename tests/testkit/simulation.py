@@ -85,6 +85,7 @@ class Simulation:
         self.snapshots: dict[str, dict[str, Any]] = {}
         self.fenced: int | None = None
         self.faults = Faults()
+        self.movers_since: datetime | None = self.now
         self.exit_code: int | None = None
         self.writes: list[str] = []
         self.events: list[Event] = []
@@ -179,6 +180,10 @@ class Simulation:
     def world(self) -> SessionWorld:
         """What an observer sees."""
         assert self.session is not None
+        if self.faults.mover:
+            self.movers_since = None
+        elif self.movers_since is None:
+            self.movers_since = self.now
         live = {uid: self._seen_keeper(keeper) for uid, keeper in self.keepers.items()}
         return worlds.a_world(
             now=self.now,
@@ -210,7 +215,8 @@ class Simulation:
         return [event.reason for event in self.events]
 
     def _seen_keeper(self, keeper: SimulatedKeeper) -> Keeper:
-        return Keeper(not self.faults.mover, keeper.report, keeper.reported_at)
+        since = None if self.movers_since is None else max(self.movers_since, keeper.born)
+        return Keeper(not self.faults.mover, keeper.report, keeper.reported_at, since)
 
     def _history(self) -> Observed[SlotHistory] | StoreTrouble:
         if not self.sandbox.value.spec.snapshot.on_stop:

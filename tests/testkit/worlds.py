@@ -280,7 +280,8 @@ def a_report(state: str = "Empty", epoch: int = 1, **changes: Any) -> KeeperRepo
 
 def a_keeper(state: str = "Empty", *, epoch: int = 1, connected: bool = True, ago: float = 60, **report: Any) -> Keeper:
     """A keeper whose last report came so many seconds ago."""
-    return Keeper(connected, a_report(state, epoch, **report), NOW - timedelta(seconds=ago))
+    since = NOW - timedelta(seconds=ago)
+    return Keeper(connected, a_report(state, epoch, **report), since, since if connected else None)
 
 
 def an_archive(epoch: int = 1, sequence: int = 1, *, final: bool = True) -> Manifest:

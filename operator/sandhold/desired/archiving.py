@@ -17,6 +17,8 @@ from sandhold.reasons import REFUSALS, RefusalCode, camel_case
 
 SHORTEST_DELAY = 2.0
 LONGEST_DELAY = 30.0
+DYING_SECONDS = 3
+"""Init ends its agent within a second when the pod is deleted."""
 UNSEEN_SECONDS = 10.0
 """A stored archive that the store still does not list after so long is made again: the workspace is still there."""
 
@@ -34,6 +36,11 @@ def is_quiet(situation: Situation) -> bool:
     return report.agent_state == "Ended" or (
         report.agent_state == "Waiting" and bool(report.challenge) and report.challenge != report.opened
     )
+
+
+def is_still(situation: Situation, pod: SeenPod) -> bool:
+    """Whether nothing of the agent writes any more: it is quiet, or its pod was deleted and init had time to end it."""
+    return is_quiet(situation) or pod.deleted_for(situation.now) >= DYING_SECONDS
 
 
 def archive_calls(situation: Situation, pod: SeenPod, elapsed: float) -> tuple[Order, ...]:

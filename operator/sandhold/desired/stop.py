@@ -87,10 +87,9 @@ def _archive(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
             "The keeper does not answer, so nothing can be archived: check the movers' Deployment and Service, and "
             "the pod's node. The pod stays.",
         )
-    has_grace_left = elapsed < END_GRACE_SECONDS + END_MARGIN_SECONDS
     if not situation.report.opened and situation.is_connected:
         calls, wake = end_calls(situation), max(SETTLE_SECONDS - elapsed, 0.1)
-    elif not archiving.is_quiet(situation) and has_grace_left and pod.deletion is None:
+    elif not archiving.is_still(situation, pod) and not _grace_is_over(situation, elapsed):
         calls, wake = end_calls(situation), WAIT_SECONDS
     else:
         calls = archiving.archive_calls(situation, pod, elapsed)
@@ -99,6 +98,16 @@ def _archive(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
         return Plan(calls=calls, status=_stopping(situation, reason, None), wake_after=wake)
     held = _hold(situation, reason, trouble)
     return Plan(calls=calls, status=held.status, events=held.events, wake_after=wake)
+
+
+def _grace_is_over(situation: Situation, elapsed: float) -> bool:
+    """Whether the agent was told to end so long ago that none of it is left, whatever its hints say.
+
+    The order is repeated in every pass until then, and only one that somebody could take counts.
+    """
+    since = situation.keeper.connected_since if situation.keeper is not None else None
+    told = min(elapsed, situation.seconds_since(since)) if since is not None else 0.0
+    return told >= END_GRACE_SECONDS + END_MARGIN_SECONDS
 
 
 def _await_end(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:

@@ -17,8 +17,6 @@ from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation, gate_may_be_open
 from sandhold.reasons import POD_READY, READY, Refusal, RefusalCode, refuse
 
-_DYING_SECONDS = 3
-"""Init ends its agent within a second when the pod is deleted; after so long nothing writes any more."""
 _MOST_NAMED = 3
 
 
@@ -136,9 +134,12 @@ def _rescue(situation: Situation, pod: SeenPod) -> Plan:
     """Somebody else deletes the pod: what its grace leaves is used for the archive; then another pod follows."""
     if not gate_may_be_open(situation):
         return Plan(wake_after=UNKNOWN_SECONDS)
-    is_still = archiving.is_quiet(situation) or pod.deleted_for(situation.now) >= _DYING_SECONDS
-    can = situation.keeps_archives is not False and situation.final_archive is None and is_still
-    calls = archiving.archive_calls(situation, pod, pod.deleted_for(situation.now)) if can else ()
+    can = situation.keeps_archives is not False and situation.final_archive is None
+    calls = (
+        archiving.archive_calls(situation, pod, pod.deleted_for(situation.now))
+        if can and archiving.is_still(situation, pod)
+        else ()
+    )
     going = Trouble("PodTerminating", "Somebody deleted the pod; another one follows when it is gone.")
     new = status.interrupted(situation, going)
     return Plan(calls=calls, status=new, wake_after=WAIT_SECONDS)

@@ -114,6 +114,10 @@ class Keeper:
     report: KeeperReport | None
     reported_at: datetime | None = None
     """When this process received the report. Retries are spaced by it; without it they follow every report at once."""
+    connected_since: datetime | None = None
+    """Since when this process has seen it connected without a break. An agent that never says that it ended is archived
+    its grace after this at the earliest, since an order to end may have reached nobody before; without it, not at all.
+    """
 
 
 @dataclass(frozen=True, slots=True)
