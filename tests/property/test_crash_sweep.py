@@ -4,7 +4,8 @@ Each story is played once undisturbed, which counts the calls that change someth
 operator that knows only what it can read. The same for refused and lost answers, and for watches that lag or lose.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from testkit.small_world import SmallWorld, WatchPolicy
 from testkit.stories import STORIES, Story
 
 REST_SECONDS = 900
-FEWEST_CUTS = 8
+tally: Counter[str] = Counter()
 
 
 async def played(story: Story, faults: Faults | None = None, watch: WatchPolicy | None = None) -> SmallWorld:
@@ -28,9 +29,14 @@ async def played(story: Story, faults: Faults | None = None, watch: WatchPolicy 
         assert world.faults.calls[writes:] == [], f"writes at rest\n{world.describe()}"
         assert world.home.violations == [], world.describe()
     finally:
-        if world.operator is not None:
-            world.operator.end()
+        end_of(world)
     return world
+
+
+def end_of(world: SmallWorld) -> None:
+    """Let the timers of a world go."""
+    if world.operator is not None:
+        world.operator.end()
 
 
 def ending(world: SmallWorld) -> dict[str, Any]:
@@ -66,48 +72,66 @@ def _settled(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def each_call(count: int, *kinds: Kind) -> Iterator[Faults]:
-    """A fault of each kind at each call."""
-    for number in range(count):
-        for kind in kinds:
-            yield Faults({number: kind})
+async def calls_of_the_beginning(story: Story, calls: list[str]) -> int:
+    """How many of a story's calls belong to the story that it begins with, and have their faults there."""
+    if story.begins_with is None:
+        return 0
+    world = SmallWorld()
+    await story.begins_with(world)
+    end_of(world)
+    return next(
+        (number for number, (one, other) in enumerate(zip(calls, world.faults.calls, strict=False)) if one != other),
+        min(len(calls), world.writes()),
+    )
 
 
-async def sweep(story: Story, *kinds: Kind) -> tuple[int, int]:
-    """Play the story with a fault at every call; how many calls it has, and how many faults came."""
+async def sweep(story: Story, *kinds: Kind) -> int:
+    """Play the story with a fault at every call of its own; how many faults came, which are all that were meant to."""
     undisturbed = await played(story)
-    expected, count = ending(undisturbed), undisturbed.writes()
+    expected, calls = ending(undisturbed), undisturbed.faults.calls
+    numbers = range(await calls_of_the_beginning(story, calls), len(calls))
     happened = 0
-    for faults in each_call(count, *kinds):
+    for number, kind in itertools.product(numbers, kinds):
+        faults = Faults({number: kind})
         try:
             world = await played(story, faults)
+            assert ending(world) == expected
         except AssertionError as error:
-            raise AssertionError(f"story {story.name}, {faults.raised or faults.at}: {error}") from error
+            raise AssertionError(f"story {story.name}, {kind} at {number}: {calls[number]}: {error}") from error
         happened += len(world.faults.raised)
-        assert ending(world) == expected, f"story {story.name}, {world.faults.raised}"
-    return count, happened
+    assert happened == len(numbers) * len(kinds), "every fault that was meant to come has come"
+    return happened
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_an_operator_that_dies_at_any_call_is_continued_by_the_next(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calls, cuts = await sweep(story, Kind.CUT_BEFORE, Kind.CUT_AFTER)
-    with capsys.disabled():
-        print(f"\n{story.name}: {calls} writes and orders, {cuts} cuts", end=" ")  # noqa: T201 - how much was covered
-    assert cuts == 2 * calls
-    assert cuts >= FEWEST_CUTS or story.name == "delete_at_once"
+    cuts = await sweep(story, Kind.CUT_BEFORE, Kind.CUT_AFTER)
+    tally["cuts"] += cuts
+    tell(capsys, f"{story.name}: {cuts} cuts, {tally['cuts']} in all")
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_a_refused_or_lost_answer_to_any_call_is_made_good(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kinds = (Kind.CONFLICT, Kind.SERVER_ERROR, Kind.TOO_MANY, Kind.DROPPED_ANSWER)
-    calls, faults = await sweep(story, *kinds)
+    faults = await sweep(story, Kind.CONFLICT, Kind.SERVER_ERROR, Kind.DROPPED_ANSWER)
+    tally["faults"] += faults
+    tell(capsys, f"{story.name}: {faults} faults, {tally['faults']} in all")
+
+
+def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """How much was covered is part of the result, and shown even when nothing fails."""
     with capsys.disabled():
-        print(f"\n{story.name}: {calls} writes and orders, {faults} faults", end=" ")  # noqa: T201 - how much was covered
-    assert faults == len(kinds) * calls
+        print(f"\n  {text}", end=" ")  # noqa: T201
+
+
+def test_the_sweep_is_no_formality() -> None:
+    """Runs after the sweeps of this module: a refactoring that makes them skip everything would be noticed."""
+    if set(tally) == {"cuts", "faults"}:
+        assert tally["cuts"] >= 200
+        assert tally["faults"] >= 300
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -122,5 +146,8 @@ async def test_a_refused_or_lost_answer_to_any_call_is_made_good(
     ids=["late", "very late", "every third lost", "mute"],
 )
 async def test_a_watch_that_lags_or_loses_events_only_takes_longer(story: Story, watch: WatchPolicy) -> None:
-    expected = ending(await played(story))
-    assert ending(await played(story, None, watch)) == expected
+    expected, found = ending(await played(story)), ending(await played(story, None, watch))
+    if story.is_a_race:
+        for kept in ("archives", "snapshots"):
+            del expected[kept], found[kept]
+    assert found == expected

@@ -6,7 +6,6 @@ not evaluated. A null where none may be counts as not given.
 
 import re
 from collections.abc import Mapping
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import yaml
 
 from sandhold.errors import InvalidError
+from testkit.documents import copied
 
 CRDS = Path(__file__).parents[2] / "crds"
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -31,7 +31,7 @@ def schemas() -> Mapping[str, Mapping[str, Any]]:
     """The schema of each kind of ours."""
     found = {}
     for path in sorted(CRDS.glob("*.yaml")):
-        crd = yaml.safe_load(path.read_text())
+        crd = yaml.load(path.read_text(), yaml.CSafeLoader)
         found[crd["spec"]["names"]["kind"]] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return found
 
@@ -70,7 +70,7 @@ def _conform_object(value: dict[str, Any], schema: Mapping[str, Any], path: str)
     }
     for key, field in known.items():
         if key not in result and "default" in field:
-            result[key] = _conform(deepcopy(field["default"]), field, f"{path}.{key}")
+            result[key] = _conform(copied(field["default"]), field, f"{path}.{key}")
     missing = [key for key in schema.get("required", ()) if key not in result]
     if missing:
         raise InvalidError(f"{path}.{missing[0]}: Required value")

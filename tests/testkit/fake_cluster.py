@@ -5,14 +5,13 @@ It knows one field manager, ours. What other writers do is done on `objects` dir
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
 from sandhold.desired.plan import Reference
 from sandhold.errors import ConflictError, InvalidError, NotFoundError
 from sandhold.names import FIELD_MANAGER
-from testkit.documents import Path, applied, json_patched, owned_paths
+from testkit.documents import Path, applied, copied, json_patched, owned_paths
 from testkit.faults import Faults
 from testkit.object_store import HAS_STATUS, Document, ObjectStore, reference_to
 
@@ -64,13 +63,11 @@ class FakeCluster:
 
     def _apply(self, reference: Reference, document: Mapping[str, Any]) -> Mapping[str, Any]:
         given = document["metadata"]
-        intent: Document = {
-            key: deepcopy(value) for key, value in document.items() if key not in ("metadata", "status")
-        }
+        intent: Document = {key: copied(value) for key, value in document.items() if key not in ("metadata", "status")}
         if "status" in document and reference.kind not in HAS_STATUS:
-            intent["status"] = deepcopy(document["status"])
+            intent["status"] = copied(document["status"])
         intent["metadata"] = {
-            key: deepcopy(value) for key, value in given.items() if key not in ("uid", "resourceVersion")
+            key: copied(value) for key, value in given.items() if key not in ("uid", "resourceVersion")
         }
         try:
             live = self.objects.get(reference)
@@ -131,7 +128,9 @@ def _managed(document: Mapping[str, Any]) -> Document:
 
 
 def _what(verb: str, reference: Reference) -> str:
-    return f"{verb} {reference.kind} {reference.namespace}/{reference.name}"
+    """The call in words, the same in every run: the names of Events are made from the real time."""
+    name = reference.name.rpartition(".")[0] if reference.kind == "Event" else reference.name
+    return f"{verb} {reference.kind} {reference.namespace}/{name}"
 
 
 def selects(selector: str | None, labels: Mapping[str, str]) -> bool:

@@ -6,7 +6,6 @@ That it behaves like the real server is asserted by `tests/e2e/test_fake_is_hone
 
 import uuid
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from sandhold.cluster.answers import NamespaceEndingError
 from sandhold.desired.plan import Reference
 from sandhold.errors import ConflictError, InvalidError, NotFoundError
 from testkit.crd_schema import conformed
+from testkit.documents import copied
 
 Document = dict[str, Any]
 Watcher = Callable[[str, Document], None]
@@ -64,7 +64,15 @@ class ObjectStore:
 
     def get(self, reference: Reference) -> Document:
         """One object."""
-        return deepcopy(self._existing(reference))
+        return copied(self._existing(reference))
+
+    def look(self, reference: Reference) -> Document | None:
+        """One object for reading only, or None: not a copy, since those who wait look often."""
+        return self._objects.get(reference)
+
+    def count(self, kind: str) -> int:
+        """How many of a kind there are."""
+        return sum(reference.kind == kind for reference in self._objects)
 
     def all(self, kind: str, namespace: str | None = None) -> list[Document]:
         """Every object of a kind, by namespace and name."""
@@ -73,9 +81,7 @@ class ObjectStore:
             for reference, document in self._objects.items()
             if reference.kind == kind and namespace in (None, "", reference.namespace)
         ]
-        return deepcopy(
-            sorted(found, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"]))
-        )
+        return copied(sorted(found, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"])))
 
     def create(self, document: Mapping[str, Any]) -> Document:
         """A new object; the name must be free and its namespace there and not on its way out."""
@@ -83,7 +89,7 @@ class ObjectStore:
         self._check_namespace(reference)
         if reference in self._objects:
             raise ConflictError(f"{reference.kind} `{reference.name}` already exists")
-        made = conformed(deepcopy(dict(document)))
+        made = conformed(copied(dict(document)))
         self._made += 1
         metadata = made["metadata"]
         for key in (*_GIVEN, "resourceVersion"):
@@ -103,31 +109,31 @@ class ObjectStore:
         reference = reference_to(document)
         live = self._existing(reference)
         self._check_preconditions(reference, live, document["metadata"])
-        return self._store_changed(reference, live, deepcopy(dict(document)), subresource)
+        return self._store_changed(reference, live, copied(dict(document)), subresource)
 
     def _store_changed(
         self, reference: Reference, live: Document, wanted: Document, subresource: str | None
     ) -> Document:
-        result = deepcopy(live)
+        result = copied(live)
         if subresource == "status":
             result.pop("status", None)
             if "status" in wanted:
                 result["status"] = wanted["status"]
         else:
-            result = deepcopy(wanted)
+            result = copied(wanted)
             if reference.kind in HAS_STATUS:
                 result.pop("status", None)
                 if "status" in live:
-                    result["status"] = deepcopy(live["status"])
+                    result["status"] = copied(live["status"])
             self._restore_identity(result, live)
             self._check_finalizers(live, result)
         result = conformed(result)
         if result == live:
-            return deepcopy(live)
+            return copied(live)
         if reference.kind in HAS_GENERATION and _content(result) != _content(live):
             result["metadata"]["generation"] = live["metadata"]["generation"] + 1
         if _is_over(result):
-            self._remove(reference, deepcopy(result))
+            self._remove(reference, copied(result))
             # The answer still bears the version from before; only the watch tells a new one.
             return result
         return self._commit(reference, result, "MODIFIED")
@@ -140,7 +146,7 @@ class ObjectStore:
         preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value is not None}
         self._check_preconditions(reference, live, preconditions)
         seconds = self._grace(live, grace)
-        result = deepcopy(live)
+        result = copied(live)
         metadata = result["metadata"]
         marked = "deletionTimestamp" in metadata
         if marked and seconds >= metadata["deletionGracePeriodSeconds"]:
@@ -156,12 +162,12 @@ class ObjectStore:
 
     def vanish(self, reference: Reference) -> None:
         """Take an object away whatever protects it: a forced deletion, a lost node."""
-        self._remove(reference, deepcopy(self._existing(reference)))
+        self._remove(reference, copied(self._existing(reference)))
 
     def change(self, reference: Reference, mutate: Callable[[Document], None]) -> Document:
         """What somebody else does to an object, status included: `mutate` works on a copy that is then stored."""
         live = self._existing(reference)
-        wanted = deepcopy(live)
+        wanted = copied(live)
         mutate(wanted)
         changed = self._store_changed(reference, live, wanted, None)
         if reference.kind in HAS_STATUS and wanted.get("status") != live.get("status"):
@@ -217,8 +223,8 @@ class ObjectStore:
         document["metadata"]["resourceVersion"] = self.version
         self._objects[reference] = document
         for watcher in tuple(self._watchers):
-            watcher(event, deepcopy(document))
-        return deepcopy(document)
+            watcher(event, copied(document))
+        return copied(document)
 
     def _remove(self, reference: Reference, document: Document) -> None:
         self._version += 1
@@ -226,7 +232,7 @@ class ObjectStore:
         del self._objects[reference]
         self.deleted.append(document)
         for watcher in tuple(self._watchers):
-            watcher("DELETED", deepcopy(document))
+            watcher("DELETED", copied(document))
 
 
 def _content(document: Document) -> Document:

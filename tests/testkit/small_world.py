@@ -51,7 +51,7 @@ class WatchPolicy:
     """Seconds until an event arrives."""
     loses: Callable[[int], bool] = field(default=lambda _: False)
     """Which events never arrive, by number."""
-    relist_seconds: float = 60.0
+    relist_seconds: float = 300.0
 
 
 class SmallWorld:
@@ -99,18 +99,17 @@ class SmallWorld:
     # --- what can be seen --------------------------------------------------------------------------------------------
 
     def session(self, name: str) -> Document | None:
-        """A session, if it is there."""
-        found = [each for each in self.cluster.objects.all("SandboxSession") if each["metadata"]["name"] == name]
-        return found[0] if found else None
+        """A session, if it is there; for reading only."""
+        return self.cluster.objects.look(Reference(names.API_VERSION, "SandboxSession", NAMESPACE, name))
 
     def phase(self, name: str) -> str | None:
         """The phase of a session."""
         session = self.session(name)
         return None if session is None else session.get("status", {}).get("phase")
 
-    def pods(self) -> list[Document]:
-        """Every pod."""
-        return self.cluster.objects.all("Pod")
+    def has_pods(self) -> bool:
+        """Whether there is any pod."""
+        return self.cluster.objects.count("Pod") > 0
 
     def writes(self) -> int:
         """How many calls have changed something, or tried to."""
