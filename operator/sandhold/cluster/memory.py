@@ -42,6 +42,14 @@ class Recent(Generic[K, V]):
         return self._entries.pop(key, None)
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When (monotonic) a namespace was last thought about, and what a read then said, if there was one."""
+
+    at: float
+    is_confirmed: bool | None = None
+
+
 @dataclass(slots=True)
 class Memory:
     """The notes that observing, applying and the event sink leave for each other."""
@@ -50,8 +58,8 @@ class Memory:
     """Names that ours need and where a create met something else; the value is that object's UID."""
     fenced: Recent[str, int] = field(default_factory=Recent)
     """Session UID to the epoch whose fence a mover confirmed."""
-    ending: Recent[str, float] = field(default_factory=Recent)
-    """Namespaces that refused a create because they are being deleted, and when (monotonic)."""
+    ending: Recent[str, Ending] = field(default_factory=Recent)
+    """Namespaces of which something suggested that they are being deleted."""
     refused: Recent[str, Refusal] = field(default_factory=Recent)
     """Session UID to why the API server refused its last pod."""
     seen: Recent[str, float] = field(default_factory=Recent)

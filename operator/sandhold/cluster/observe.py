@@ -20,7 +20,7 @@ from sandhold.cluster.door import Door, Movers
 from sandhold.cluster.history import Histories
 from sandhold.cluster.installation import InstallationFacts
 from sandhold.cluster.kinds import ACCOUNT, POD, POLICY, RESOURCES, SANDBOX, SESSION, SNAPSHOT, described
-from sandhold.cluster.memory import Memory
+from sandhold.cluster.memory import Ending, Memory
 from sandhold.cluster.ours import is_ours
 from sandhold.cluster.reading import read_sandbox, read_session
 from sandhold.desired.plan import Reference
@@ -41,7 +41,7 @@ from sandhold.errors import InvalidError, NotFoundError, SandholdError
 from sandhold.reasons import RefusalCode
 from sandhold.slots.key import slot_key
 
-ENDING_SECONDS = 60.0
+ENDING_SECONDS = 2.0
 Pods = Observed[tuple[KubeObject, ...]]
 
 
@@ -73,6 +73,7 @@ class Observer:
         facts: InstallationFacts,
         memory: Memory,
         clock: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._door = door
         self._movers = movers
@@ -80,6 +81,7 @@ class Observer:
         self._facts = facts
         self._memory = memory
         self._clock = clock
+        self._monotonic = monotonic
         self.histories = Histories(movers)
 
     async def session(self, namespace: str, name: str) -> SessionView | None:
@@ -242,12 +244,21 @@ class Observer:
             return Unknown(f"{described(reference)} could not be read")
 
     async def _is_ending(self, namespace: str, *, is_deleting: bool) -> bool:
-        """Whether the namespace is being deleted; asked only when something suggests it. Unknown counts as no."""
+        """Whether the namespace is being deleted; asked only when something suggests it. Unknown counts as no.
+
+        An end is for good. A no is believed for a moment: a deletion is reconciled many times a second.
+        """
         noted = self._memory.ending.get(namespace)
-        if not is_deleting and (noted is None or time.monotonic() - noted > ENDING_SECONDS):
+        is_recent = noted is not None and self._monotonic() - noted.at < ENDING_SECONDS
+        if noted is not None and is_recent and noted.is_confirmed is not None:
+            return noted.is_confirmed
+        if not is_deleting and not is_recent:
             return False
         found = await self._look(Reference("v1", "Namespace", "", namespace))
-        return isinstance(found, Present) and "deletionTimestamp" in found.value["metadata"]
+        is_ending = isinstance(found, Present) and "deletionTimestamp" in found.value["metadata"]
+        if not isinstance(found, Unknown):
+            self._memory.ending.put(namespace, Ending(self._monotonic(), is_confirmed=is_ending))
+        return is_ending
 
 
 def _fingerprint(session: SandboxSession, keepers: Mapping[str, Keeper], pods: Pods) -> Hashable:

@@ -13,7 +13,7 @@ from sandhold.cluster.answers import NamespaceEndingError
 from sandhold.cluster.cache import Cache, version_of
 from sandhold.cluster.door import Door
 from sandhold.cluster.kinds import described, reference_to
-from sandhold.cluster.memory import Memory, Recent
+from sandhold.cluster.memory import Ending, Memory, Recent
 from sandhold.cluster.ours import is_what_we_made
 from sandhold.desired.plan import Delete, Reference
 from sandhold.desired.world import KubeObject
@@ -51,7 +51,7 @@ class Writes:
         try:
             self._cache.put(await self._door.create(document))
         except NamespaceEndingError:
-            self._memory.ending.put(reference.namespace, time.monotonic())
+            self._memory.ending.put(reference.namespace, Ending(self._clock()))
             raise
         except ConflictError as conflict:
             await self._accept_existing(reference, document, conflict)

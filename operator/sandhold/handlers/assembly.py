@@ -65,7 +65,9 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
     """Put an operator together. Keeper reports wake their sessions from here on."""
     cache, queue, memory = Cache(INDICES, monotonic), WorkQueue(clock=monotonic), Memory()
     facts = InstallationFacts(door, cache, settings, backends, authority.certificate_pem.decode())
-    observer = Observer(door=door, movers=movers, cache=cache, facts=facts, memory=memory, clock=clock)
+    observer = Observer(
+        door=door, movers=movers, cache=cache, facts=facts, memory=memory, clock=clock, monotonic=monotonic
+    )
     recorder = Recorder(door, settings.pod_name, monotonic)
     orders = Orders(movers, observer.histories, memory, authority.grant_key, monotonic)
     applier = Applier(cache, memory, Writes(door, cache, memory, monotonic), orders, recorder)

@@ -26,7 +26,7 @@ from sandhold.cluster.reading import labels_of, owner_of, sandbox_of
 from sandhold.desired.world import KubeObject
 from sandhold.workqueue import Key, WorkQueue
 
-SANDBOX_DELAY = 0.1
+SANDBOX_DELAY = 0.5
 """An AgentSandbox counts its sessions: a burst of them is one pass, not hundreds."""
 
 
