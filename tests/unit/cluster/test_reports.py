@@ -65,7 +65,6 @@ def test_a_first_report_says_little() -> None:
         {"marker": {"slot": "s", "epoch": 10**30, "recovery": "Restored"}},
         {"archive": {"sequence": 1.5, "state": "Stored"}},
         {"archive": {"sequence": 1, "state": "Sent"}},
-        {"evidence": {"challenge": "", "runtime": {"version": ""}, "probes": []}},
         {"evidence": {"challenge": CHALLENGE, "runtime": {"version": ""}, "probes": [{}] * 33}},
         {"evidence": {"challenge": CHALLENGE, "runtime": {}, "probes": []}},
         {
@@ -80,6 +79,13 @@ def test_a_first_report_says_little() -> None:
 def test_a_report_with_a_malformed_part_counts_as_not_given(sections: dict[str, Any]) -> None:
     with pytest.raises(reports.MalformedError):
         reports.keeper_report(wire_report(**sections))
+
+
+def test_evidence_from_before_init_spoke_is_no_evidence_and_spoils_nothing() -> None:
+    early = {"challenge": "", "runtime": {"version": ""}, "probes": [{"name": "canary", "outcome": "Refused"}]}
+    report = reports.keeper_report(wire_report(evidence=early))
+    assert report.evidence is None
+    assert report.workspace_state == "Ready"
 
 
 @pytest.mark.parametrize(
