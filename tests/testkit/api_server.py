@@ -43,7 +43,7 @@ class ApiServer:
         self._binaries = binary_folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self.token = secrets.token_hex(16)
-        self.port, self._etcd_port, self._peer_port = _free_ports(3)
+        self.port, self._etcd_port, self._peer_port = free_ports(3)
 
     @property
     def url(self) -> str:
@@ -186,7 +186,7 @@ class ApiServer:
         }
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free together a moment ago."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
