@@ -65,7 +65,7 @@ VERIFY = (Part("generated-files", _python("hack/generate/all", "--check")), Part
 
 UNIT = (
     _pytest(
-        "unit", "tests/unit", "tests/golden", "tests/property", "tests/wiring", "tests/docs", seconds=600,
+        "unit", "tests/unit", "tests/golden", "tests/property", "tests/docs", seconds=600,
     ),
 )  # fmt: skip
 
@@ -77,6 +77,7 @@ _INSTALLED = "install"
 
 CLUSTER = (
     Part(_BUILT, _script("hack/cluster", "build"), Counts.STEP, seconds=3600),
+    _pytest("wiring", "tests/wiring", seconds=600, needs=(_BUILT,)),
     _pytest("chart", "tests/chart", seconds=300, needs=(_BUILT,)),
     _pytest("programs", "tests/programs", seconds=900),
     _pytest("cluster", "tests/cluster", seconds=1200, needs=(_BUILT,)),
