@@ -8,17 +8,20 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from sandhold import names
-from sandhold.api.meta import Condition, time_text
+from sandhold.api.meta import time_text
 from sandhold.api.sandbox import AgentSandbox
-from sandhold.api.session import SandboxSession
+from sandhold.api.session import SandboxSession, SessionPhase
 from sandhold.backends.admit import Admission
 from sandhold.backends.model import Backends
-from sandhold.desired import network, pod, snapshot
+from sandhold.desired import network, pod, snapshot, status
+from sandhold.desired.conditions import yes
 from sandhold.desired.sandbox import service_account
-from sandhold.desired.situation import admission_of, slot_of
+from sandhold.desired.seen import Trouble, see_pod
+from sandhold.desired.situation import Situation, admission_of, read_situation, slot_of
 from sandhold.desired.world import (
     ABSENT,
     Evidence,
@@ -33,6 +36,7 @@ from sandhold.desired.world import (
     SessionWorld,
     SlotHistory,
 )
+from sandhold.reasons import EGRESS_VERIFIED, SNAPSHOTTED, RefusalCode, refuse
 from testkit.clock import START
 
 NOW = START
@@ -126,32 +130,44 @@ SLOT = slot_of(a_session(), "demo")
 
 
 def a_status(phase: str, epoch: int = 1, **changes: Any) -> dict[str, Any]:
-    """The status of a session in a phase, with the conditions that decisions read."""
+    """The status of a session in a phase, as an operator wrote it when the phase began."""
     since = changes.pop("since", NOW - timedelta(seconds=20))
-    ready, stored = phase == "Ready", "False" if phase == "Stopping" else "Unknown"
-    conditions = [
-        _condition("Ready", "True" if ready else "False", "Running" if ready else "Starting", since),
-        _condition("Reconciling", "False" if phase in ("Ready", *RESTING) else "True", "Starting", since),
-        _condition("PodReady", "True" if ready else "Unknown", "Pending", since),
-        _condition("Snapshotted", stored, "Stopping" if stored == "False" else "Pending", since),
-    ]
-    status: dict[str, Any] = {
-        "observedGeneration": 1,
-        "phase": phase,
-        "conditions": conditions,
-        "slot": {"key": SLOT, "epoch": epoch},
-        "tier": "gvisor",
-        "runtimeClassName": "gvisor",
-    }
-    if ready:
-        status |= {"podName": pod_name(epoch), "podUid": pod_uid(epoch), "podIP": "10.244.0.9", "nodeName": "node-1"}
-        status |= {"startedAt": time_text(since), "recovery": "Initialized"}
-    if phase in RESTING or phase == "Stopping":
-        status["stopReason"] = "Requested"
-    return {**status, **changes}
+    return {**deepcopy(_status_of(phase, epoch, since)), **changes}
 
 
-RESTING = ("Suspended", "Finished", "Failed")
+@cache
+def _status_of(phase: str, epoch: int, since: datetime) -> dict[str, Any]:
+    """Written phase by phase, each on top of the one before."""
+    starting = _as_written(status.new_start(_situation({}, since), "gvisor", "gvisor", epoch))
+    if phase == "Starting":
+        return starting
+    if phase == "Failed":
+        refusal = refuse(RefusalCode.EGRESS_CNI_NOT_ENFORCED, "The walls did not hold")
+        return _as_written(status.failed(_situation(starting, since), "Refused", refusal, EGRESS_VERIFIED))
+    pod = see_pod({**a_pod(epoch), "status": pod_status(since)}, a_session())
+    if pod is None:
+        raise ValueError("impossible world: a pod whose name does not fit its epoch")
+    changes: dict[str, Any] = {"started_at": since, "expires_at": None, "recovery": "Initialized"}
+    running = _as_written(status.running(_situation(starting, since), pod, **changes))
+    if phase == "Ready":
+        return running
+    why = Trouble("Suspended", "The session was told to stop by spec.operatingMode.")
+    stopping = _as_written(status.stopping(_situation(running, since), "Requested", why))
+    if phase == "Stopping":
+        return stopping
+    stored = yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
+    ended: SessionPhase = "Finished" if phase == "Finished" else "Suspended"
+    return _as_written(status.at_rest(_situation(stopping, since), ended, "Requested", why, stored))
+
+
+def _situation(written: dict[str, Any], now: datetime) -> Situation:
+    return read_situation(a_world(session=a_session(status=written), now=now))
+
+
+def _as_written(new: Mapping[str, Any] | None) -> dict[str, Any]:
+    if new is None:
+        raise ValueError("impossible world: a phase that nobody wrote")
+    return dict(new)
 
 
 def pod_name(epoch: int = 1) -> str:
@@ -390,10 +406,3 @@ def reject_impossible(world: SessionWorld) -> None:
     wrong = [complaint for complaint, holds in complaints.items() if holds]
     if wrong:
         raise ValueError(f"impossible world: {'; '.join(wrong)}")
-
-
-def _condition(name: str, status: str, reason: str, since: datetime) -> dict[str, Any]:
-    model = Condition.model_validate(
-        {"type": name, "status": status, "reason": reason, "message": "", "lastTransitionTime": time_text(since)}
-    )
-    return model.wire()

@@ -7,7 +7,7 @@ has come, and `Situation.final_archive` alone says that it is there.
 from datetime import datetime
 
 from sandhold.api.sandbox import AgentSandbox
-from sandhold.desired import orders
+from sandhold.desired import conditions, orders
 from sandhold.desired.plan import Create, Order, WriteStatus
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation, store_of
@@ -20,7 +20,8 @@ LONGEST_DELAY = 30.0
 DYING_SECONDS = 3
 """Init ends its agent within a second when the pod is deleted."""
 UNSEEN_SECONDS = 10.0
-"""A stored archive that the store still does not list after so long is made again: the workspace is still there."""
+LONGEST_UNSEEN = 300.0
+"""A stored archive that the store still does not list after a while is made again: the workspace is still there."""
 
 
 def retry_in(situation: Situation, elapsed: float) -> float:
@@ -49,9 +50,11 @@ def archive_calls(situation: Situation, pod: SeenPod, elapsed: float) -> tuple[O
     store = store_of(sandbox, situation.world.installation.backends) if sandbox is not None else None
     if sandbox is None or store is None or situation.history is None or not situation.is_connected:
         return ()
-    is_unseen = report.archive_state == "Stored" and situation.seconds_since(_reported(situation)) < UNSEEN_SECONDS
+    is_stale = report.archive_state == "Stored" and situation.head_epoch > situation.epoch
+    unseen_for = min(max(UNSEEN_SECONDS, elapsed / 2), LONGEST_UNSEEN)
+    is_unseen = report.archive_state == "Stored" and situation.seconds_since(_reported(situation)) < unseen_for
     rests = report.archive_state == "Failed" and retry_in(situation, elapsed) > 0
-    if report.archive_state == "Running" or is_unseen or rests:
+    if report.archive_state == "Running" or is_stale or is_unseen or rests:
         return ()
     return (_archive_order(situation, pod, sandbox, store),)
 
@@ -139,4 +142,4 @@ def _trouble(code: str, message: str) -> Trouble:
     """A refusal's words as trouble: what happened, then what to do."""
     known = REFUSALS.get(RefusalCode(code)) if code in set(RefusalCode) else None
     action = known.action if known is not None else "It is tried again by itself."
-    return Trouble(camel_case(code), f"{message.rstrip('.') or 'It failed without a message'}. {action}")
+    return Trouble(camel_case(code), conditions.sentences(message or "It failed without a message", action))

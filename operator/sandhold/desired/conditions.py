@@ -9,6 +9,7 @@ from sandhold.reasons import CONDITION_TYPES, Refusal
 
 _ORDER = {name: index for index, name in enumerate(CONDITION_TYPES)}
 LONGEST_MESSAGE = 1500
+_ENDS = (".", "!", "?", "…")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,12 @@ def unknown(name: str, reason: str, message: str) -> Claim:
 
 def refused(name: str, refusal: Refusal) -> Claim:
     """It does not hold because of a refusal."""
-    return Claim(name, "False", refusal.reason, f"{refusal.message} {refusal.action}".strip())
+    return Claim(name, "False", refusal.reason, sentences(refusal.message, refusal.action))
+
+
+def sentences(*parts: str) -> str:
+    """Sentences one after the other, each with its full stop."""
+    return " ".join(part if part.endswith(_ENDS) else f"{part}." for part in parts if part)
 
 
 def settle(

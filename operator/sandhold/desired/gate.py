@@ -18,7 +18,8 @@ from sandhold.reasons import EGRESS_VERIFIED, RUNTIME_VERIFIED, WORKSPACE_READY,
 
 _RETRYABLE = frozenset({"snapshot_store_unavailable"})
 _ABOUT: Mapping[str, str] = {RefusalCode.RUNTIME_CLASS_MISMATCH: RUNTIME_VERIFIED}
-_PREPARE_SECONDS = 5.0
+_ORDER_SECONDS = 5.0
+"""An order that shows no effect after so long is given again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def next_step(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step
         case "Ready":
             return _judge(situation, pod, sandbox)
         case "Preparing":
-            return Step()
+            return Step(trouble=_said_before(situation))
         case _:
             return _prepare(situation, pod, sandbox)
 
@@ -75,7 +76,7 @@ def _prepare(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
         )
         grant = orders.restore_grant(holder, source, sandbox)
     parts = orders.entries_orders(pod.uid, preparation.entries)
-    return Step(calls=(*parts, orders.prepare_order(pod.uid, preparation, grant)), wake_after=_PREPARE_SECONDS)
+    return Step(calls=(*parts, orders.prepare_order(pod.uid, preparation, grant)), wake_after=_ORDER_SECONDS)
 
 
 def _failed(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
@@ -91,6 +92,14 @@ def _failed(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
         return Step(trouble=(WORKSPACE_READY, why), wake_after=delay)
     again = _prepare(situation, pod, sandbox)
     return Step(again.calls, again.trouble or (WORKSPACE_READY, why), None, archiving.SHORTEST_DELAY)
+
+
+def _said_before(situation: Situation) -> tuple[str, Trouble] | None:
+    """What held the last attempt up stands until this one has come to an end."""
+    found = conditions.find(situation.status.conditions, WORKSPACE_READY)
+    if found is None or found.status != "False":
+        return None
+    return WORKSPACE_READY, Trouble(found.reason, found.message)
 
 
 def _judge(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
@@ -118,14 +127,14 @@ def _open(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     word: Order = orders.open_order(pod.uid, situation.report.challenge, sandbox, situation.session)
     store = store_of(sandbox, situation.world.installation.backends)
     if situation.keeps_archives is False or situation.is_fenced:
-        return Step(calls=(word,))
+        return Step(calls=(word,), wake_after=_ORDER_SECONDS)
     if situation.history is None or store is None:
         trouble = archiving.history_trouble(situation)
         why = trouble or Trouble("SnapshotStoreUnavailable", "The store of the workspace is not known.")
         return Step(trouble=(WORKSPACE_READY, why), wake_after=archiving.SHORTEST_DELAY)
     content = situation.content
     parent = None if content is None else (content.epoch, content.sequence)
-    return Step(calls=(Fence(store, situation.slot, situation.epoch, parent, pod.uid), word))
+    return Step(calls=(Fence(store, situation.slot, situation.epoch, parent, pod.uid), word), wake_after=_ORDER_SECONDS)
 
 
 def _expected_runtime(situation: Situation, pod: SeenPod) -> Runtime | Trouble:

@@ -21,8 +21,8 @@ def history_refusal(situation: Situation) -> Refusal | None:
         return None
     return refuse(
         RefusalCode.MANIFEST_MISSING,
-        f"Archive {newest[0]}-{newest[1]} of the workspace is known to exist, and the newest one that the store lists "
-        f"is {numbered(content)}",
+        f"Archive {newest[0]}-{newest[1]} of the workspace is known to exist, and the newest one in the store is: "
+        f"{numbered(content)}",
     )
 
 

@@ -10,10 +10,10 @@ from sandhold import names
 from sandhold.backends.admit import Admission
 from sandhold.desired import conditions, network, ownership
 from sandhold.desired.conditions import Claim, no, refused, unknown, yes
-from sandhold.desired.patience import UNKNOWN_SECONDS
+from sandhold.desired.patience import LONGEST_WAIT, UNKNOWN_SECONDS
 from sandhold.desired.plan import Apply, Delete, Event, Plan, Write
 from sandhold.desired.situation import admission_of
-from sandhold.desired.world import KubeObject, Present, SandboxWorld, Unknown
+from sandhold.desired.world import Absent, KubeObject, Present, SandboxWorld, Unknown
 from sandhold.reasons import ACCEPTED, READY, RECONCILING, STALLED, WALLS_IN_PLACE, Refusal, RefusalCode, refuse
 
 _AT_WORK = "The operator is at work."
@@ -28,19 +28,42 @@ def plan_sandbox(world: SandboxWorld) -> Plan:
     admission = admission_of(world.sandbox, world.installation)
     foreign = _foreign(world)
     policy = network.network_policy(world.installation, world.sandbox)
-    is_kept = has_finalizer or not isinstance(admission, Refusal)
-    writes: tuple[Write, ...] = ()
-    if not foreign and is_kept:
-        account = (Apply(service_account(world)),)
-        writes = account if isinstance(policy, Unknown) else (Apply(policy), *account)
+    is_kept = (has_finalizer or isinstance(admission, Admission)) and not foreign and not world.namespace_terminating
     new = _status(world, admission, policy, foreign)
     return Plan(
-        finalizer_add=names.FINALIZER_WALLS if writes and not has_finalizer else None,
-        writes=writes,
+        finalizer_add=names.FINALIZER_WALLS if is_kept and not has_finalizer else None,
+        writes=_writes(world, policy) if is_kept else (),
         status=new,
         events=_events(world, new),
-        wake_after=UNKNOWN_SECONDS if isinstance(policy, Unknown) or isinstance(admission, Unknown) else None,
+        wake_after=_wake_after(world, admission, policy, foreign),
     )
+
+
+def _writes(world: SandboxWorld, policy: dict[str, Any] | Unknown) -> tuple[Write, ...]:
+    """What is missing or different, the walls first. What could not be read might be somebody else's."""
+    wanted: list[Write] = []
+    match world.policy:
+        case Present(seen) if not isinstance(policy, Unknown) and not network.walls_stand(seen, policy):
+            wanted.append(Apply(policy))
+        case Absent() if not isinstance(policy, Unknown):
+            wanted.append(Apply(policy))
+    match world.service_account:
+        case Present(seen) if seen.get("automountServiceAccountToken") is not False:
+            wanted.append(Apply(service_account(world)))
+        case Absent():
+            wanted.append(Apply(service_account(world)))
+    return tuple(wanted)
+
+
+def _wake_after(
+    world: SandboxWorld,
+    admission: Admission | Refusal | Unknown,
+    policy: dict[str, Any] | Unknown,
+    foreign: Refusal | None,
+) -> float | None:
+    if any(isinstance(each, Unknown) for each in (admission, policy, world.policy, world.service_account)):
+        return UNKNOWN_SECONDS
+    return LONGEST_WAIT if foreign is not None else None
 
 
 def service_account(world: SandboxWorld) -> dict[str, Any]:
@@ -156,7 +179,9 @@ def _foreign(world: SandboxWorld) -> Refusal | None:
         return None
     kinds = sorted({str(one.get("kind", "object")) for one in found})
     name = ownership.sandbox_object(world.sandbox)
-    return refuse(RefusalCode.FOREIGN_OBJECT, f"{' and '.join(kinds)} {name} exists, and this operator did not make it")
+    message = f"{' and '.join(kinds)} {name} exists, and this operator did not make it"
+    action = "Remove or rename that object; the AgentSandbox goes on by itself."
+    return refuse(RefusalCode.FOREIGN_OBJECT, message, action)
 
 
 def _is_ours(world: SandboxWorld, document: KubeObject) -> bool:

@@ -127,7 +127,8 @@ def _name_is_taken(situation: Situation) -> Plan:
         return Plan(wake_after=UNKNOWN_SECONDS)
     name = names.pod_name(situation.session.metadata.name, situation.session.metadata.uid, situation.epoch)
     message = f"Pod {name} exists, and it is not this session's"
-    return _hold_up(situation, POD_READY, refuse(RefusalCode.FOREIGN_OBJECT, message))
+    action = "Remove or rename that object; the session goes on by itself."
+    return _hold_up(situation, POD_READY, refuse(RefusalCode.FOREIGN_OBJECT, message, action))
 
 
 def _hold_up(situation: Situation, about: str, refusal: Refusal) -> Plan:

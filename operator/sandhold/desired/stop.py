@@ -224,6 +224,10 @@ def _hold(situation: Situation, reason: StopReason, trouble: Trouble) -> Plan:
 
 def _stopping(situation: Situation, reason: StopReason, trouble: Trouble | None) -> status.Status | None:
     kept, why = _kept_reason(situation, reason), _kept_cause(situation, reason)
+    before = conditions.find(situation.status.conditions, SNAPSHOTTED)
+    if trouble is None and before is not None and situation.report.archive_state == "Running":
+        # What held the last attempt up stands until this one has come to an end.
+        trouble = Trouble(before.reason, before.message)
     return status.stopping(situation, kept, why, hold=trouble)
 
 

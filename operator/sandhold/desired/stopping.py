@@ -1,7 +1,7 @@
 """The first pass of a stop: say so, and tell the agent to end. What follows is `stop.py`'s business."""
 
 from sandhold.api.session import StopReason
-from sandhold.desired import orders, status
+from sandhold.desired import conditions, orders, status
 from sandhold.desired.patience import WAIT_SECONDS
 from sandhold.desired.plan import Event, Order, Plan
 from sandhold.desired.seen import Trouble
@@ -27,7 +27,7 @@ def end_calls(situation: Situation) -> tuple[Order, ...]:
 def stop_cause(situation: Situation, reason: StopReason, refusal: Refusal | None = None) -> Trouble:
     """Why the session stops, for `Ready`: it stays there until the session starts again."""
     if refusal is not None:
-        return Trouble(refusal.reason, f"{refusal.message.rstrip('.')}. {refusal.action}")
+        return Trouble(refusal.reason, conditions.sentences(refusal.message, refusal.action))
     match reason:
         case "Deleted":
             return Trouble("Deleted", "The session was deleted.")
@@ -43,7 +43,7 @@ def _agent_exit(situation: Situation) -> Trouble:
     code = situation.report.agent_exit_code
     if code == 0:
         return Trouble("Finished", "The agent ended by itself with exit code 0.")
-    words = f": {situation.report.agent_message}" if situation.report.agent_message else ""
+    words = f": {situation.report.agent_message.rstrip('.')}" if situation.report.agent_message else ""
     return Trouble(
         "AgentFailed", f"The agent ended by itself with exit code {'unknown' if code is None else code}{words}."
     )

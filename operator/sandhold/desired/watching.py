@@ -4,6 +4,7 @@ Until the gate may be open a pod can be thrown away for anything that is wrong w
 only an orderly stop may end it: what is refused then goes through `stopping.begin_stop`.
 """
 
+from datetime import datetime
 from typing import Any
 
 from sandhold.api.session import StopReason
@@ -146,7 +147,8 @@ def _rescue(situation: Situation, pod: SeenPod) -> Plan:
 
 
 def _silence(situation: Situation, pod: SeenPod) -> Trouble | None:
-    if situation.seconds_since(seen.keeper_since(pod.document)) < SILENCE_SECONDS:
+    since = _silent_since(situation, pod)
+    if since is None or situation.seconds_since(since) < SILENCE_SECONDS:
         return None
     return Trouble(
         "KeeperSilent",
@@ -155,8 +157,15 @@ def _silence(situation: Situation, pod: SeenPod) -> Trouble | None:
 
 
 def _until_silent(situation: Situation, pod: SeenPod) -> float | None:
-    since = seen.keeper_since(pod.document)
+    since = _silent_since(situation, pod)
     return None if since is None or situation.is_connected else SILENCE_SECONDS - situation.seconds_since(since)
+
+
+def _silent_since(situation: Situation, pod: SeenPod) -> datetime | None:
+    """Since when at the most a keeper has said nothing: its container's start, or its last report."""
+    since = seen.keeper_since(pod.document)
+    reported = situation.keeper.reported_at if situation.keeper is not None else None
+    return max(since, reported) if since is not None and reported is not None else since
 
 
 def _until_given_up(situation: Situation, pod: SeenPod) -> float | None:
