@@ -46,11 +46,15 @@ class FakeHome:
         assert keeper.report.agent_state == "Running", "only an agent that runs can write"
         keeper.files.add(name)
 
-    def lose_pod(self, session_uid: str) -> None:
-        """The node is gone, and with it the pod and its workspace: nothing that the operator could be blamed for."""
+    def excuse(self, session_uid: str) -> FakeKeeper:
+        """What the workspace holds now may be lost: by an accident, or because somebody said so."""
         keeper = self.pod_of(session_uid)
         keeper.was_opened = False
-        self._cluster.objects.vanish(reference_to(keeper.pod))
+        return keeper
+
+    def lose_pod(self, session_uid: str) -> None:
+        """The node is gone, and with it the pod and its workspace."""
+        self._cluster.objects.vanish(reference_to(self.excuse(session_uid).pod))
 
     def movers_come_or_go(self, *, away: bool) -> None:
         """All movers leave, or are back."""

@@ -30,6 +30,8 @@ class Behaviour:
     keepers_call_home: bool = True
     archives_fail: int = 0
     """So many archives fail with `snapshot_store_unavailable` before one succeeds."""
+    keeps_archives: bool = True
+    """Whether a gate needs a fence, and content that goes needs an archive."""
     agent_obeys: bool = True
     """Whether SIGTERM ends the agent at once; else it takes the grace of the order."""
     runtime_banner: str | None = None
@@ -164,11 +166,11 @@ class FakeKeeper:
             return
         if report.opened == report.challenge:
             return
-        if not self._around.store.has_fence(self.slot, self.epoch):
+        if self._around.behaviour.keeps_archives and not self._around.store.has_fence(self.slot, self.epoch):
             self._around.violations.append(f"the gate of epoch {self.epoch} opened without a fence")
         if report.evidence is None or report.evidence.challenge != report.challenge:
             self._around.violations.append(f"the gate of epoch {self.epoch} opened without evidence")
-        self.was_opened = True
+        self.was_opened = self._around.behaviour.keeps_archives
         self.say(opened=report.challenge)
         self._later(0.05, self._agent_starts)
 

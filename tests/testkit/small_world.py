@@ -211,7 +211,10 @@ class SmallWorld:
 
     def describe(self) -> str:
         """All that helps to see why a story did not end as it should."""
-        lines = [f"time {self.clock()}, faults {self.faults.raised}, last calls {self.faults.calls[-12:]}"]
+        lines = [
+            *self.home.violations,
+            f"time {self.clock()}, faults {self.faults.raised}, last calls {self.faults.calls[-12:]}",
+        ]
         for kind in ("AgentSandbox", "SandboxSession", "SandboxSnapshot", "Pod"):
             for each in self.cluster.objects.all(kind):
                 metadata = each["metadata"]

@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from testkit.small_world import SmallWorld
+from sandhold.names import ANNOTATION_DISCARD, ANNOTATION_RETRY, pod_name
+from testkit.object_store import reference_to
+from testkit.small_world import NAMESPACE, SmallWorld
 
 SANDBOX = "coder"
 SESSION = "quill"
@@ -29,6 +31,9 @@ class Story:
         """How it is called."""
         return self.play.__name__
 
+    def __str__(self) -> str:
+        return self.name
+
 
 def uid(world: SmallWorld) -> str:
     """UID of the session."""
@@ -36,6 +41,13 @@ def uid(world: SmallWorld) -> str:
     assert session is not None
     found: str = session["metadata"]["uid"]
     return found
+
+
+def refusal(world: SmallWorld) -> str | None:
+    """The code by which the session was refused."""
+    session = world.session(SESSION)
+    code: str | None = ((session or {}).get("status", {}).get("refusal") or {}).get("code")
+    return code
 
 
 async def begin(world: SmallWorld, **spec: Any) -> None:
@@ -145,11 +157,112 @@ async def store_down_at_stop(world: SmallWorld) -> None:
     before = set(world.home.pods)
     world.set_mode(SESSION, "Suspended")
     await world.run_until(lambda: world.phase(SESSION) == "Stopping")
-    await world.rest(60)
+    await world.rest(20)
     assert set(world.home.pods) == before, "the same pod stays, and no other one comes"
     assert world.phase(SESSION) == "Stopping"
     world.home.behaviour.store_is_down = False
     await world.run_until(lambda: world.phase(SESSION) == "Suspended" and not world.has_pods())
+
+
+async def movers_away_at_stop(world: SmallWorld) -> None:
+    """All movers are away when a session stops, and come back."""
+    await start(world)
+    world.home.movers_come_or_go(away=True)
+    before = set(world.home.pods)
+    world.set_mode(SESSION, "Suspended")
+    await world.run_until(lambda: world.phase(SESSION) == "Stopping")
+    await world.rest(40)
+    assert set(world.home.pods) == before, "the same pod stays, and no other one comes"
+    world.home.movers_come_or_go(away=False)
+    await world.run_until(lambda: world.phase(SESSION) == "Suspended" and not world.has_pods())
+
+
+async def store_down_at_start(world: SmallWorld) -> None:
+    """The store is away when a session starts: no pod, and never an empty workspace; it goes on by itself."""
+    await stop(world)
+    world.home.behaviour.store_is_down = True
+    world.set_mode(SESSION, "Running")
+    await world.rest(20)
+    assert not any(keeper.was_opened for keeper in world.home.pods.values())
+    world.home.behaviour.store_is_down = False
+    await world.run_until(lambda: world.phase(SESSION) == "Ready")
+    assert "first" in world.home.pod_of(uid(world)).files
+
+
+async def agent_ignores_the_end(world: SmallWorld) -> None:
+    """SIGTERM is ignored: init ends the agent after its grace, and the archive comes after that."""
+    await start(world)
+    world.home.behaviour.agent_obeys = False
+    await suspend(world)
+
+
+async def discarded(world: SmallWorld) -> None:
+    """The store is down, and a person says that the workspace may go."""
+    await start(world)
+    world.home.behaviour.store_is_down = True
+    world.delete("SandboxSession", SESSION)
+    await world.run_until(lambda: world.phase(SESSION) == "Stopping")
+    world.home.excuse(uid(world))
+    note = {ANNOTATION_DISCARD: "true"}
+    world.change("SandboxSession", SESSION, lambda each: each["metadata"].update(annotations=note))
+    await world.run_until(lambda: world.session(SESSION) is None and not world.has_pods())
+
+
+async def keeps_nothing(world: SmallWorld) -> None:
+    """An AgentSandbox without archives: a stop ends the pod, and the next start is a new one."""
+    world.home.behaviour.keeps_archives = False
+    await start(world, snapshot={"onStop": False})
+    await suspend(world)
+    world.set_mode(SESSION, "Running")
+    await world.run_until(lambda: world.phase(SESSION) == "Ready")
+    assert not world.home.pod_of(uid(world)).files
+
+
+async def sandbox_comes_later(world: SmallWorld) -> None:
+    """A session names an AgentSandbox that is not there; it starts by itself when it is."""
+    world.create("SandboxSession", SESSION, {"sandboxRef": {"name": SANDBOX}})
+    await world.run_until(lambda: refusal(world) == "sandbox_unavailable")
+    world.create("AgentSandbox", SANDBOX, SPEC)
+    await world.run_until(lambda: world.phase(SESSION) == "Ready")
+
+
+async def foreign_pod(world: SmallWorld) -> None:
+    """A pod that is not ours has our name: reported, never touched; when it is gone, the session goes on."""
+    await stop(world)
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": NAMESPACE, "name": pod_name(SESSION, uid(world), 2)},
+        "spec": {"containers": [{"name": "their", "image": "their:1"}]},
+    }
+    made = world.cluster.objects.create(theirs)
+    world.set_mode(SESSION, "Running")
+    await world.run_until(lambda: refusal(world) == "foreign_object")
+    await world.rest(30)
+    assert world.cluster.objects.look(reference_to(theirs)) == made
+    world.cluster.objects.delete(reference_to(theirs))
+    await world.run_until(lambda: world.phase(SESSION) == "Ready")
+
+
+async def retried(world: SmallWorld) -> None:
+    """A start that failed is tried again by a new value of the annotation."""
+    await refused_by_walls(world)
+    world.home.behaviour.probes.clear()
+    note = {ANNOTATION_RETRY: "again"}
+    world.change("SandboxSession", SESSION, lambda each: each["metadata"].update(annotations=note))
+    await world.run_until(lambda: world.phase(SESSION) == "Ready")
+
+
+async def pod_deleted_by_hand(world: SmallWorld) -> None:
+    """Somebody deletes the pod of a running session."""
+    await stop(world)
+    world.set_mode(SESSION, "Running")
+    await world.run_until(lambda: world.phase(SESSION) == "Ready")
+    keeper = world.home.excuse(uid(world))
+    world.cluster.objects.delete(reference_to(keeper.pod), grace=1)
+    await world.run_until(lambda: keeper.uid not in world.home.pods)
+    await world.run_until(lambda: world.phase(SESSION) == "Ready" and world.has_pods() and _is_open_again(world))
+    assert "first" in world.home.pod_of(uid(world)).files
 
 
 async def pod_lost(world: SmallWorld) -> None:
@@ -186,6 +299,15 @@ STORIES = (
     Story(init_restarts, start),
     Story(refused_by_walls, start),
     Story(store_down_at_stop, start),
+    Story(store_down_at_start, resume),
+    Story(movers_away_at_stop, store_down_at_stop),
+    Story(agent_ignores_the_end, stop),
+    Story(discarded, delete),
+    Story(keeps_nothing, start),
+    Story(sandbox_comes_later),
+    Story(foreign_pod, resume),
+    Story(retried, refused_by_walls),
     Story(pod_lost, resume),
+    Story(pod_deleted_by_hand, resume),
     Story(sandbox_goes, start),
 )
