@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sandhold.mover.limits import Limits
-
-_ADDRESSES_REMEMBERED = 4096
+from sandhold.mover.rates import Rates
 
 
 class RefusedError(Exception):
@@ -29,14 +28,6 @@ class Ticket:
 
 
 @dataclass(slots=True)
-class _Rate:
-    """A token bucket."""
-
-    room: float
-    at: float
-
-
-@dataclass(slots=True)
 class Admission:
     """All connections to the keepers' port."""
 
@@ -46,11 +37,17 @@ class Admission:
     _by_address: Counter[str] = field(default_factory=Counter)
     _reviews: Counter[str] = field(default_factory=Counter)
     _proven: Counter[str] = field(default_factory=Counter)
-    _rates: "OrderedDict[str, _Rate]" = field(default_factory=OrderedDict)
+    _arrivals: Rates = field(init=False)
+    _failures: Rates = field(init=False)
+
+    def __post_init__(self) -> None:
+        arrivals = self.limits.admissions_per_second
+        self._arrivals = Rates(arrivals, arrivals, self.clock)
+        self._failures = Rates(self.limits.failures_per_second, self.limits.failures_at_once, self.clock)
 
     def enter(self, address: str, displace: Callable[[], None]) -> Ticket:
         """Let a new connection in; it may cost an older unproven one its place."""
-        if not self._may_come(address):
+        if not self._arrivals.take(address):
             raise RefusedError("too many new connections a second from one address")
         while self._by_address[address] >= self.limits.unproven_per_address:
             self._displace_oldest(address)
@@ -61,8 +58,14 @@ class Admission:
         self._by_address[address] += 1
         return ticket
 
-    def review(self, ticket: Ticket) -> None:
-        """Its token is about to be reviewed: it cannot be displaced now, so there is a narrow bound of its own."""
+    def review(self, ticket: Ticket, *, proved_before: bool = False) -> None:
+        """Its token is about to be reviewed: it cannot be displaced now, so there is a narrow bound of its own.
+
+        An address whose tokens fail has to wait, but for a token that has proved itself before: an agent that invents
+        tokens spends what its address has, and its keeper still gets in.
+        """
+        if not proved_before and not self._failures.has_room(ticket.address):
+            raise RefusedError("too many tokens of this address were refused lately")
         if id(ticket) not in self._unproven:
             raise RefusedError("displaced by newer connections")
         if self._reviews[ticket.address] >= self.limits.reviews_per_address:
@@ -82,6 +85,10 @@ class Admission:
             raise RefusedError(f"this mover has {self.limits.proven} proven connections already")
         ticket.pod_uid, ticket.displace = pod_uid, None
         self._proven[pod_uid] += 1
+
+    def fail(self, ticket: Ticket) -> bool:
+        """Its token proved nothing. Whether that is worth a word: not more often than it may fail."""
+        return self._failures.take(ticket.address)
 
     def leave(self, ticket: Ticket) -> None:
         """It is gone."""
@@ -105,19 +112,6 @@ class Admission:
         if ticket.in_review:
             ticket.in_review = False
             _decrease(self._reviews, ticket.address)
-
-    def _may_come(self, address: str) -> bool:
-        now, most = self.clock(), self.limits.admissions_per_second
-        rate = self._rates.pop(address, None) or _Rate(most, now)
-        rate.room = min(most, rate.room + (now - rate.at) * most)
-        rate.at = now
-        self._rates[address] = rate
-        while len(self._rates) > _ADDRESSES_REMEMBERED:
-            self._rates.popitem(last=False)
-        if rate.room < 1:
-            return False
-        rate.room -= 1
-        return True
 
 
 def _decrease(counter: Counter[str], key: str) -> None:

@@ -28,7 +28,8 @@ Accepted = Callable[[socket.socket, str], None]
 def listen(address: str, port: int) -> socket.socket:
     """A listening socket. An address of IPv6 takes IPv4 too where the system does so."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listening = socket.create_server((address, port), family=family, backlog=_BACKLOG)
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    listening = socket.create_server((address, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     listening.settimeout(0)
     return listening
 

@@ -1,7 +1,8 @@
 """Who a keeper is: its token, judged by the API server (a TokenReview), never by what the pod says about itself.
 
-Positive answers are remembered for a moment, since a keeper that archives dials twice; negative ones never. The mover
-asks with its own token, read anew each time because the kubelet replaces it.
+Positive answers are believed for a moment, since a keeper that archives dials twice; negative ones are never kept. That
+a token was good once is remembered longer, and proves nothing. The mover asks with its own token, read anew each time
+because the kubelet replaces it.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from sandhold.errors import ForbiddenError, SandholdError, UnavailableError
 from sandhold.names import TOKEN_AUDIENCE
 
 _REMEMBERED_SECONDS = 30.0
-_REMEMBERED = 2048
+_REMEMBERED = 20_000
 _ASK_SECONDS = 5.0
 _LARGEST_ANSWER = 256 * 1024
 _ACCOUNT = "system:serviceaccount:"
@@ -51,14 +52,22 @@ class TokenReviewer:
         self._client: httpx.AsyncClient | None = None
         self._client_stamp = 0
 
+    def has_proved(self, token: str) -> bool:
+        """Whether it was good once, which says that its holder is no agent that invents tokens."""
+        return _key(token) in self._known
+
     async def identify(self, token: str) -> Identity:
         """The pod that this token is bound to; ProofError or UnavailableError otherwise."""
-        key = hashlib.sha256(token.encode()).digest()
+        key = _key(token)
         known = self._known.get(key)
         if known is not None and known[0] > time.monotonic():
             return known[1]
         async with self._turns:
-            identity = judge_review(await self._ask(token))
+            try:
+                identity = judge_review(await self._ask(token))
+            except ProofError:
+                self._known.pop(key, None)
+                raise
         self._known[key] = (time.monotonic() + _REMEMBERED_SECONDS, identity)
         self._known.move_to_end(key)
         while len(self._known) > _REMEMBERED:
@@ -78,7 +87,7 @@ class TokenReviewer:
         }
         try:
             own = (self._account / "token").read_text().strip()
-            client = await self._current_client()
+            client = self._current_client()
             answer = await client.post(self._url, json=review, headers={"Authorization": f"Bearer {own}"})
         except (httpx.HTTPError, OSError) as error:
             raise UnavailableError(
@@ -94,18 +103,20 @@ class TokenReviewer:
         except ValueError as error:
             raise UnavailableError("the API server answered a TokenReview with something that is not JSON") from error
 
-    async def _current_client(self) -> httpx.AsyncClient:
+    def _current_client(self) -> httpx.AsyncClient:
         """A client that trusts the cluster's CA as it is now."""
         authority = self._account / "ca.crt"
         stamp = authority.stat().st_mtime_ns if self._url.startswith("https:") else 1
         if self._client is None or stamp != self._client_stamp:
-            stale, self._client = self._client, None
-            if stale is not None:
-                await stale.aclose()
+            # The one before is left to those who are using it.
             verify = ssl.create_default_context(cafile=str(authority)) if self._url.startswith("https:") else False
             self._client = httpx.AsyncClient(verify=verify, timeout=_ASK_SECONDS, trust_env=False)
             self._client_stamp = stamp
         return self._client
+
+
+def _key(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
 
 
 def judge_review(review: Any) -> Identity:

@@ -84,12 +84,13 @@ class KeeperDoor:
 
     async def _identify(self, line: Line, hello: Hello, ticket: Ticket) -> Identity:
         """Whose token this is; a peer whose token proves nothing is told so once."""
-        self._admission.review(ticket)
         try:
+            self._admission.review(ticket, proved_before=self._reviewer.has_proved(hello.token))
             identity = await self._reviewer.identify(hello.token)
             self._admission.prove(ticket, identity.pod_uid)
         except ProofError as error:
-            _log.warning("a token from %s was refused: %s", ticket.address, error)
+            if self._admission.fail(ticket):
+                _log.warning("a token from %s was refused: %s", ticket.address, error)
             await self._refuse(line, "token_refused", str(error))
             raise
         except (ForbiddenError, UnavailableError) as error:

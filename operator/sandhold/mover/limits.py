@@ -18,6 +18,9 @@ class Limits:
     """New connections from one address; what comes faster is closed at once, before any TLS."""
     proving_seconds: float = 10
     """TLS handshake and first frame together."""
+    failures_per_second: float = 0.5
+    failures_at_once: float = 10
+    """Tokens of one address that may be refused before it has to wait: the API server is not ours to burden."""
     reviews: int = 32
     """TokenReviews at once."""
     reviews_per_address: int = 4
@@ -31,14 +34,20 @@ class Limits:
     """An archive waits that long for its turn, and tells its keeper so."""
     restore_turn_seconds: float = 30
     wait_every_seconds: float = 5
-    progress_seconds: float = 60
+    seconds_for_any_transfer: float = 600
+    bytes_a_second: int = 1024 * 1024
+    """A transfer may take the one, and what its size takes at the other: slower than that, it only holds a place."""
     linger_seconds: float = 2
     """So long the mover listens on after `failed`, so that a reset does not overtake it."""
 
     operators: int = 16
+    operators_unproven: int = 16
+    """TLS handshakes on the operator's port at once; beyond it the oldest goes."""
     requests: int = 64
     """Requests of one operator that are worked on at once; beyond it the mover stops reading."""
-    threads: int = 16
-    drain_seconds: float = 45
+    request_threads: int = 8
+    transfer_threads: int = 32
+    """Apart, so that a store that hangs under transfers delays no operator."""
+    drain_seconds: float = 35
     """Running transfers may go on so long after SIGTERM. The pod's grace must be longer."""
-    cleanup_seconds: float = 10
+    cleanup_seconds: float = 8

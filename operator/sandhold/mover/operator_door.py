@@ -36,26 +36,37 @@ class OperatorDoor:
         self._requests = requests
         self._limits = limits
         self._lines: set[Line] = set()
+        self._proving: dict[asyncio.Task[None], None] = {}
         self.connections = Tasks()
 
     def accepted(self, connection: socket.socket, address: str) -> None:
-        """A new connection."""
-        if len(self.connections) >= self._limits.operators:
-            _log.warning("%s: %d connections to the operator's port already", address, self._limits.operators)
-            connection.close()
-            return
-        self.connections.start(self._serve(connection, address))
+        """A new connection. Where too many are unproven the oldest makes room: the operator proves itself at once."""
+        while len(self._proving) >= self._limits.operators_unproven:
+            oldest = next(iter(self._proving))
+            del self._proving[oldest]
+            oldest.cancel()
+        task = self.connections.start(self._serve(connection, address))
+        self._proving[task] = None
+        task.add_done_callback(self._proved)
 
     def lines_silent_since(self, moment: float) -> list[Line]:
         """Connections that we have sent nothing on since then."""
         return [line for line in self._lines if line.last_sent <= moment]
 
+    def _proved(self, task: "asyncio.Task[None] | None") -> None:
+        if task is not None:
+            self._proving.pop(task, None)
+
     async def _serve(self, connection: socket.socket, address: str) -> None:
         line: Line | None = None
         try:
             line = await secure(connection, self._tls.for_operators())
+            self._proved(asyncio.current_task())
             if not is_operator(line.peer()):
                 _log.warning("%s: a certificate that is not the operator's", address)
+                return
+            if len(self._lines) >= self._limits.operators:
+                _log.warning("%s: %d operators are connected already", address, self._limits.operators)
                 return
             _log.info("%s: operator connected", address)
             self._lines.add(line)

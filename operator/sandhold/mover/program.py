@@ -43,14 +43,17 @@ class Mover:
         self._limits = limits
         tls = TlsFiles(settings.tls_directory)
         stores = Stores(settings.backends, settings.stores_directory)
-        self._threads = Threads(limits.threads)
+        self._threads = Threads(limits.transfer_threads)
+        self._request_threads = Threads(limits.request_threads)
         self._reviewer = TokenReviewer(
             settings.kubernetes_api, settings.service_account_directory, at_once=limits.reviews
         )
         self._keepers = Keepers()
         transfers = Transfers(stores, self._threads, limits)
         self._keeper_door = KeeperDoor(tls, self._reviewer, self._keepers, transfers, limits)
-        self._operator_door = OperatorDoor(tls, self._keepers, Requests(self._keepers, stores, self._threads), limits)
+        self._operator_door = OperatorDoor(
+            tls, self._keepers, Requests(self._keepers, stores, self._request_threads), limits
+        )
         self._tasks = Tasks()
         self._is_ready = False
 
@@ -102,6 +105,7 @@ class Mover:
         await self._keeper_door.transferring.cancel()
         await self._operator_door.connections.cancel()
         await self._threads.close(self._limits.cleanup_seconds)
+        await self._request_threads.close(self._limits.cleanup_seconds)
         await self._reviewer.close()
 
 

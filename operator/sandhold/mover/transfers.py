@@ -11,7 +11,7 @@ from sandhold.mover.archive import ArchiveReceiver
 from sandhold.mover.grant import Grant, Verb
 from sandhold.mover.limits import Limits
 from sandhold.mover.line import Line
-from sandhold.mover.outcome import outcome_of
+from sandhold.mover.outcome import ProducerError, outcome_of
 from sandhold.mover.restore import ArchiveSender
 from sandhold.mover.stores import Stores
 from sandhold.mover.threads import Threads
@@ -29,15 +29,36 @@ class Transfers:
         self._threads = threads
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.transfers)
+        self._running: dict[tuple[str, Verb], asyncio.Task[None]] = {}
 
     async def run(self, line: Line, grant: Grant) -> None:
-        """One transfer on a proven connection, to its last word."""
+        """One transfer on a proven connection, to its last word.
+
+        A pod has one archive and one restore at a time: a keeper that begins anew has given the earlier one up.
+        """
+        key, task = (grant.pod_uid, grant.verb), asyncio.current_task()
+        earlier = self._running.get(key)
+        if task is not None:
+            self._running[key] = task
+        if earlier is not None:
+            _log.info("pod %s begins its %s anew; the earlier one ends", grant.pod_uid, grant.verb)
+            earlier.cancel()
+        try:
+            await self._run(line, grant)
+        finally:
+            if self._running.get(key) is task:
+                del self._running[key]
+
+    async def _run(self, line: Line, grant: Grant) -> None:
         started = time.monotonic()
         try:
-            if grant.verb is Verb.ARCHIVE:
-                size = await self._archive(line, grant)
-            else:
-                size = await self._restore(line, grant)
+            move = self._archive if grant.verb is Verb.ARCHIVE else self._restore
+            seconds = self._limits.seconds_for_any_transfer + grant.max_bytes / self._limits.bytes_a_second
+            try:
+                async with asyncio.timeout(seconds):
+                    size = await move(line, grant)
+            except TimeoutError as error:
+                raise ProducerError(f"the transfer was not done within {seconds:.0f} s") from error
         except Exception as error:
             await self._fail(line, grant, error)
             if not isinstance(error, SandholdError):

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from testkit.mover_process import MoverProcess, Pod, eventually, new_pod
 from testkit.pki import Installation
 from testkit.token_review_server import TokenReviewServer
-from testkit.wire_keeper import dialled, hello
+from testkit.wire_keeper import dialled, done, hello
 
 
 async def answer_to(mover: MoverProcess, purpose: str, token: str, grant: str = "") -> dict[str, Any]:
@@ -159,14 +159,40 @@ async def test_a_flood_of_unproven_connections_stops_no_proven_keeper(
         assert 20 <= closed < 60
 
 
-async def test_one_pod_has_a_bound_on_its_connections(mover: MoverProcess, reviews: TokenReviewServer) -> None:
-    pod = new_pod(reviews)
+async def test_invented_tokens_tire_the_api_server_no_longer_than_a_moment_and_keep_no_keeper_out(
+    own_mover: MoverProcess, reviews: TokenReviewServer, pod: Pod
+) -> None:
+    own_mover.start()
+    assert (await answer_to(own_mover, "control", pod.token))["type"] == "welcome"
+    before = reviews.reviews
+    codes = [(await answer_to(own_mover, "control", f"aaaa.bbbb.{number}"))["code"] for number in range(20)]
+    assert codes[:10] == ["token_refused"] * 10
+    assert codes[-1] == "too_many_connections"
+    assert reviews.reviews - before < 15
+    assert own_mover.log().count("was refused: the token is not valid") < 15
+    assert (await answer_to(own_mover, "control", pod.token))["type"] == "welcome"
+
+
+async def test_a_keeper_that_archives_anew_has_given_the_earlier_archive_up(mover: MoverProcess, pod: Pod) -> None:
     grant = mover.installation.grant("archive", pod.uid, pod.slot)
-    async with AsyncExitStack() as stack:
-        for _ in range(6):
-            await stack.enter_async_context(mover.keeper("archive", pod.token, grant))
-        answer = await answer_to(mover, "archive", pod.token, grant)
-        assert (answer["type"], answer["code"]) == ("refused", "too_many_connections")
+    async with (
+        mover.keeper("archive", pod.token, grant) as first,
+        mover.keeper("archive", pod.token, grant) as second,
+    ):
+        assert await first.is_hung_up_on()
+        await second.send_part([b"layer"])
+        await second.send_part([])
+        await second.say(done(b"layer", []))
+        assert (await second.hear())["type"] == "stored"
+
+
+async def test_a_flood_on_the_operators_port_keeps_no_operator_out(own_mover: MoverProcess) -> None:
+    own_mover.start()
+    flood = [await asyncio.open_connection("127.0.0.1", own_mover.operator_port) for _ in range(40)]
+    async with own_mover.operator() as operator:
+        assert (await operator.ask("order", podUid="x", order={}))["error"]["code"] == "keeper_absent"
+    for _, writer in flood:
+        writer.close()
 
 
 async def test_an_operator_needs_the_operators_certificate(mover: MoverProcess, installation: Installation) -> None:

@@ -224,6 +224,22 @@ async def test_records_beyond_their_grant_are_refused(
     await nothing_stays(mover, s3, pod)
 
 
+async def test_a_manifest_of_many_files_comes_back_whole(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:
+    """Larger than what is kept in memory, and than one frame."""
+    records = [file_record(f"folder/{'n' * 200}-{number}", b"") for number in range(8000)]
+    grant = mover.installation.grant("archive", pod.uid, pod.slot)
+    async with mover.keeper("archive", pod.token, grant) as peer:
+        await peer.send_part([b"layer"])
+        await peer.send_part([lines(records)])
+        await peer.say(done(b"layer", records))
+        stored = await peer.hear()
+        assert stored["type"] == "stored", stored
+    assert len(s3.get(stored["key"])) > 2 << 20
+    header, restored, _, end = await restore(mover, pod)
+    assert restored == lines(records)
+    assert (header["files"], end["type"]) == (8000, "end")
+
+
 async def test_a_large_archive_that_breaks_off_leaves_no_parts(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:
     grant = mover.installation.grant("archive", pod.uid, pod.slot)
     async with mover.keeper("archive", pod.token, grant) as peer:

@@ -73,6 +73,22 @@ def test_reviews_of_one_address_are_few() -> None:
     bench.admission.review(bench.enter("b"))
 
 
+def test_an_address_whose_tokens_fail_has_to_wait_but_for_a_token_that_was_good_before() -> None:
+    bench = Bench(Limits(failures_per_second=1, failures_at_once=2))
+    for _ in range(2):
+        ticket = bench.enter("a")
+        bench.admission.review(ticket)
+        assert bench.admission.fail(ticket)
+        bench.admission.leave(ticket)
+    with pytest.raises(RefusedError, match="refused lately"):
+        bench.admission.review(bench.enter("a"))
+    assert not bench.admission.fail(ticket)
+    bench.admission.review(bench.enter("a"), proved_before=True)
+    bench.admission.review(bench.enter("b"))
+    bench.clock.now = 1.1
+    bench.admission.review(bench.enter("a"))
+
+
 def test_a_pod_and_a_mover_have_their_bounds_and_leaving_makes_room() -> None:
     bench = Bench()
     first = bench.proven("a", "pod")
@@ -118,6 +134,6 @@ def test_addresses_are_not_remembered_without_bound() -> None:
     bench = Bench()
     for number in range(10_000):
         bench.admission.leave(bench.enter(f"a{number}"))
-    assert len(bench.admission._rates) <= 4096
+    assert len(bench.admission._arrivals) <= 4096
     assert not bench.admission._by_address
     assert not bench.admission._unproven

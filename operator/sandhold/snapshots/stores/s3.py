@@ -35,9 +35,9 @@ from sandhold.snapshots.stores.settings import Checksums, S3StoreConfig
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-CONNECTIONS = 32
+CONNECTIONS = 48
 _CONNECT_SECONDS = 3
-_READ_SECONDS = 30
+_READ_SECONDS = 20
 _ATTEMPTS = 3
 _MOST_PAGES = 100
 """Of 1,000 keys each; retention keeps a slot far below."""
