@@ -32,8 +32,6 @@ _CLOSED_MAPPINGS = frozenset({"securityContext", "capabilities", "seccompProfile
 _KEYED = {"initContainers": "name", "containers": "name", "volumes": "name", "volumeMounts": "mountPath", "env": "name"}
 _CLOSED_ITEMS = frozenset({"volumeMounts", "ports", "ownerReferences"})
 _OPEN_LISTS = frozenset({"tolerations", "imagePullSecrets"})
-# What counts as not being there, for keys that nobody asked for.
-_NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 # Asked-for zero values that the API server leaves out when it stores them.
 _LEFT_OUT_WHEN_ZERO = frozenset({"hostNetwork", "hostPID", "hostIPC", "value"})
 # Other values that do no harm: an admission plugin of Kubernetes' own that always pulls, and a default spelt out.
@@ -81,8 +79,13 @@ def _annotations(asked: Mapping[str, str], stored: Mapping[str, str]) -> Iterato
 def _unasked(keys: Collection[str], asked: Mapping[str, Any], stored: Mapping[str, Any], path: str) -> Iterator[str]:
     for key in sorted(keys):
         value = stored.get(key)
-        if key not in asked and value not in _NOTHING and _HARMLESS.get(key) != value:
+        if key not in asked and not _is_nothing(value) and _HARMLESS.get(key) != value:
             yield f"{path}.{key} was added"
+
+
+def _is_nothing(value: Any) -> bool:
+    """What counts as not being there. A number never does: user 0 is somebody."""
+    return value is None or value is False or (isinstance(value, str | list | dict) and not value)
 
 
 def _compare(asked: Any, stored: Any, path: str, key: str = "") -> Iterator[str]:
