@@ -1,6 +1,6 @@
 """Whether this process is alive and whether it is ready, judged from what its loops did lately. It serves nothing.
 
-Alive: the event loop turns, lists are taken, no key waits for minutes while we are active. Ready: the cache is filled
+Alive: the event loop turns, lists are taken, and while we are active waiting keys are taken. Ready: the cache is filled
 (a standby is ready too: it may take over at any moment).
 """
 
@@ -35,7 +35,11 @@ class Health:
         self._list_seconds = list_seconds
         self._clock = clock
         self._beaten = clock()
-        self.is_active = False
+        self._active_since: float | None = None
+
+    def activate(self) -> None:
+        """From now on passes are made here. What a standby's queue holds was waiting for that."""
+        self._active_since = self._clock()
 
     async def beat(self) -> None:
         """Measure how late the loop wakes us, and publish what the queue looks like."""
@@ -52,8 +56,10 @@ class Health:
         reasons = []
         if (late := self._clock() - self._beaten) > MOST_LAG_SECONDS:
             reasons.append(f"the event loop did not turn for {late:.0f} s")
-        if self.is_active and self._queue.oldest > MOST_WAIT_SECONDS:
-            reasons.append(f"a key has waited for {self._queue.oldest:.0f} s")
+        if self._active_since is not None:
+            stalled = min(self._queue.stalled, self._clock() - self._active_since)
+            if stalled > MOST_WAIT_SECONDS:
+                reasons.append(f"no worker took a waiting key for {stalled:.0f} s")
         longest = MOST_LISTS_MISSED * self._list_seconds + 60
         ages = {kind: self._cache.list_age(kind) for kind in self._kinds if self._cache.is_listed(kind)}
         late_kinds = {kind: age for kind, age in ages.items() if age > longest}

@@ -51,6 +51,7 @@ class WorkQueue:
         self._heap: list[tuple[float, Key]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._work = asyncio.Event()
+        self._taken = clock()
 
     def add(self, key: Key) -> None:
         """Have a pass made over a key, soon."""
@@ -117,6 +118,11 @@ class WorkQueue:
         heads = [self._since[keys[0]] for keys in self._turns.values()]
         return self._clock() - min(heads) if heads else 0.0
 
+    @property
+    def stalled(self) -> float:
+        """How long keys have waited without any being taken."""
+        return min(self.oldest, self._clock() - self._taken)
+
     def close(self) -> None:
         """Stop the timer; what waits is dropped."""
         if self._timer is not None:
@@ -135,6 +141,7 @@ class WorkQueue:
         if self._turns:
             self._work.set()
         del self._since[key]
+        self._taken = self._clock()
         # The pass that begins now decides anew when to look again.
         self._due.pop(key, None)
         self._working.add(key)

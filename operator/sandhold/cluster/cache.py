@@ -53,10 +53,15 @@ class Cache:
     """The store. `indices` maps a kind to named functions that say under which values an object is found."""
 
     def __init__(
-        self, indices: Mapping[str, Mapping[str, Index]] | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        indices: Mapping[str, Mapping[str, Index]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        admits: Callable[[KubeObject], bool] = lambda _: True,
     ) -> None:
         self._indices = indices or {}
         self._clock = clock
+        # Asked once for each object, when it is first seen and still has its managedFields.
+        self._admits = admits
         self._objects: dict[str, dict[tuple[str, str], KubeObject]] = defaultdict(dict)
         self._found: dict[tuple[str, str, str], dict[tuple[str, str], None]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
@@ -106,8 +111,11 @@ class Cache:
         # A version as old as the burial is a late event. A younger one is an object whose labels fit the watch again.
         if version_of(obj) <= max(self._gone.get(uid, -1), seen):
             return None
-        if known is not None and known["metadata"].get("uid") != uid:
-            self._bury(known, version_of(obj))
+        if known is None or known["metadata"].get("uid") != uid:
+            if not self._admits(obj):
+                return None
+            if known is not None:
+                self._bury(known, version_of(obj))
         self._store((namespace, name), known, _lean(obj))
         return Change(kind, known, self._objects[kind][namespace, name])
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandhold import names
+from sandhold.cluster.kinds import ACCOUNT, POD, POLICY
 from sandhold.cluster.reading import labels_of
 from sandhold.desired.world import KubeObject
 
@@ -14,6 +15,15 @@ def is_ours(obj: KubeObject, installation: str, session_uid: str | None = None) 
     if labels.get(names.LABEL_INSTALLATION) != installation or not _set_by_us(obj):
         return False
     return session_uid is None or labels.get(names.LABEL_SESSION_UID) == session_uid
+
+
+def may_be_seen(obj: KubeObject) -> bool:
+    """Whether the cache takes an object.
+
+    What carries our labels without our having put them there is nobody we know: it is met again where its name is
+    needed, as a foreign object.
+    """
+    return obj["kind"] not in (POD, POLICY, ACCOUNT) or _set_by_us(obj)
 
 
 def is_what_we_made(obj: KubeObject, wanted: KubeObject) -> bool:

@@ -17,6 +17,7 @@ from sandhold.cluster.installation import InstallationFacts
 from sandhold.cluster.memory import Memory
 from sandhold.cluster.observe import Observer
 from sandhold.cluster.orders import Orders
+from sandhold.cluster.ours import may_be_seen
 from sandhold.cluster.reading import INDICES
 from sandhold.cluster.recorder import Recorder
 from sandhold.cluster.writes import Writes
@@ -63,7 +64,7 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Parts:
     """Put an operator together. Keeper reports wake their sessions from here on."""
-    cache, queue, memory = Cache(INDICES, monotonic), WorkQueue(clock=monotonic), Memory()
+    cache, queue, memory = Cache(INDICES, monotonic, may_be_seen), WorkQueue(clock=monotonic), Memory()
     facts = InstallationFacts(door, cache, settings, backends, authority.certificate_pem.decode())
     observer = Observer(
         door=door, movers=movers, cache=cache, facts=facts, memory=memory, clock=clock, monotonic=monotonic

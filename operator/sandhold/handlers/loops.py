@@ -94,7 +94,7 @@ class Operator:
                 metrics.LEADER.set(1)
                 group.create_task(self._renew_mover_tls(), name="mover certificate")
                 await self._wait_for_movers()
-                self._health.is_active = True
+                self._health.activate()
                 group.create_task(self._parts.workers.run(self._settings.workers), name="workers")
         finally:
             metrics.LEADER.set(0)

@@ -1,0 +1,93 @@
+"""What the store holds is asked when it may have changed, and never holds up what does not need it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from sandhold.cluster.history import MOST_QUESTIONS, SLOW, Histories
+from sandhold.desired.plan import Fence
+from sandhold.desired.world import Keeper, SlotHistory, StoreTrouble, Unknown
+
+EMPTY = SlotHistory(None, None)
+
+
+class Movers:
+    """Answers what it is told to, when it is let."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answer: SlotHistory | StoreTrouble | Unknown = EMPTY
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def history(self, _store: str, _slot: str) -> SlotHistory | StoreTrouble | Unknown:
+        self.asked += 1
+        await self.may_answer.wait()
+        return self.answer
+
+    def keepers(self) -> Mapping[str, Keeper]:
+        raise NotImplementedError
+
+    def subscribe(self, _: Any) -> None:
+        raise NotImplementedError
+
+    async def fence(self, _: Fence) -> StoreTrouble | None:
+        raise NotImplementedError
+
+    async def order(self, _uid: str, _order: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
+async def test_the_same_fingerprint_asks_once_and_another_asks_again() -> None:
+    movers = Movers()
+    histories = Histories(movers)
+    for _ in range(3):
+        assert await histories.of("main", "slot", 1) == EMPTY
+    assert movers.asked == 1
+    await histories.of("main", "slot", 2)
+    assert movers.asked == 2
+    await histories.of("main", "slot", 1)
+    assert movers.asked == 3, "an older state of ours is no reason to believe an older answer"
+
+
+async def test_troubles_are_never_kept() -> None:
+    movers = Movers()
+    histories = Histories(movers)
+    movers.answer = StoreTrouble("snapshot_store_unavailable", "away", retryable=True)
+    assert await histories.of("main", "slot", 1) == movers.answer
+    movers.answer = EMPTY
+    assert await histories.of("main", "slot", 1) == EMPTY
+
+
+async def test_forgetting_asks_again() -> None:
+    movers = Movers()
+    histories = Histories(movers)
+    await histories.of("main", "slot", 1)
+    histories.forget("main", "slot")
+    await histories.of("main", "slot", 1)
+    assert movers.asked == 2
+
+
+async def test_a_slow_store_holds_nobody_up_and_its_answer_is_found_later() -> None:
+    movers = Movers()
+    histories = Histories(movers, patience=0.02)
+    movers.may_answer.clear()
+    assert await histories.of("main", "slot", 1) is SLOW
+    assert await histories.of("main", "slot", 1) is SLOW
+    assert movers.asked == 1, "one question is enough"
+    movers.may_answer.set()
+    await asyncio.sleep(0.01)
+    assert await histories.of("main", "slot", 1) == EMPTY
+    assert movers.asked == 1
+
+
+async def test_open_questions_are_bounded() -> None:
+    movers = Movers()
+    histories = Histories(movers, patience=0.001)
+    movers.may_answer.clear()
+    for number in range(MOST_QUESTIONS + 10):
+        assert await histories.of("main", f"slot-{number}", 1) is SLOW
+    assert movers.asked == MOST_QUESTIONS
+    movers.may_answer.set()
+    await asyncio.sleep(0.01)
+    assert await histories.of("main", f"slot-{MOST_QUESTIONS + 5}", 1) == EMPTY
