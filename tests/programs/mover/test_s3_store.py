@@ -1,8 +1,11 @@
 """The S3 store against a real server: what it says about objects is what the server has."""
 
+import base64
+import hashlib
 import io
 
 import pytest
+from botocore.exceptions import ClientError
 
 from sandhold.snapshots.mac import parse_mac_keys
 from sandhold.snapshots.stores.credentials import StoreCredentials
@@ -25,6 +28,14 @@ def test_a_small_object_is_checked_by_the_server(s3: S3Server, content: bytes) -
     stored = store(s3).write("small", content)
     assert (stored.size, stored.digest_was_checked) == (len(content), True)
     assert s3.get("small") == content
+
+
+def test_a_server_that_is_believed_does_compare_the_digest(s3: S3Server) -> None:
+    """What `digest_was_checked` stands on."""
+    wrong = base64.b64encode(hashlib.sha256(b"sent").digest()).decode()
+    with pytest.raises(ClientError):
+        s3.client().put_object(Bucket=s3.bucket, Key="wrong", Body=b"came", ChecksumSHA256=wrong)
+    assert s3.list_keys("wrong") == []
 
 
 def test_an_object_in_parts_is_checked_by_the_server(s3: S3Server) -> None:

@@ -1,11 +1,14 @@
 """Stores in trouble: each trouble has its sentence, none is taken for an empty slot, and all of them pass."""
 
+from contextlib import suppress
+
 import pytest
 
+from sandhold.mover.wire import PeerGoneError, write_data, write_end
 from testkit.mover_process import MAC_KEYS, MoverProcess, Pod, eventually
 from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, free_port
 from testkit.token_review_server import OWN_TOKEN
-from testkit.wire_keeper import done, file_record, lines
+from testkit.wire_keeper import PartEndedError, done, file_record, lines
 
 RECORDS = [file_record("f", b"x")]
 
@@ -49,6 +52,38 @@ async def test_a_store_that_is_down_and_comes_back(own_mover: MoverProcess, own_
     assert "no connection; check that the service runs" in await trouble(own_mover, pod)
     own_s3.start()
     assert (await archive(own_mover, pod))["type"] == "stored"
+
+
+async def test_a_store_that_dies_under_a_transfer(own_mover: MoverProcess, own_s3: S3Server, pod: Pod) -> None:
+    own_mover.use(own_s3)
+    own_mover.start()
+    grant = own_mover.installation.grant("archive", pod.uid, pod.slot)
+    async with own_mover.keeper("archive", pod.token, grant) as peer:
+        for _ in range(36):
+            await write_data(peer.writer, bytes(256 * 1024))
+        await eventually(lambda: bool(own_s3.uploads()))
+        own_s3.stop()
+        with suppress(PeerGoneError):
+            for _ in range(160):
+                await write_data(peer.writer, bytes(256 * 1024))
+            await write_end(peer.writer)
+            await peer.send_part([])
+        answer = await peer.hear()
+    assert (answer["type"], answer["code"], answer["retryable"]) == ("failed", "snapshot_store_unavailable", True)
+
+    own_s3.start()
+    layer = bytes(48 << 20)
+    assert (await archive(own_mover, pod, layer))["type"] == "stored"
+    source = {"epoch": 1, "sequence": 1}
+    grant = own_mover.installation.grant("restore", pod.uid, pod.slot, epoch=2, source=source)
+    async with own_mover.keeper("restore", pod.token, grant) as peer:
+        assert (await peer.hear())["type"] == "manifest"
+        await peer.hear_part()
+        await peer.frame()
+        own_s3.stop()
+        with pytest.raises(PartEndedError) as caught:
+            await peer.hear_part()
+    assert (caught.value.message["code"], caught.value.message["retryable"]) == ("snapshot_store_unavailable", True)
 
 
 async def test_keys_that_are_wrong_and_are_put_right(own_mover: MoverProcess, own_s3: S3Server, pod: Pod) -> None:

@@ -223,6 +223,10 @@ def _client(config: S3StoreConfig, credentials: StoreCredentials) -> "S3Client":
     session = botocore.session.Session()
     session.set_config_variable("config_file", os.devnull)
     session.set_config_variable("credentials_file", os.devnull)
+    options: Any = {"addressing_style": config.addressing_style}
+    if config.checksums is Checksums.WHEN_SUPPORTED:
+        # The SHA-256 that goes with each part is itself signed; signing the bytes once more would hash them twice.
+        options["payload_signing_enabled"] = False
     client: S3Client = boto3.session.Session(botocore_session=session).client(
         "s3",
         endpoint_url=config.endpoint,
@@ -235,7 +239,7 @@ def _client(config: S3StoreConfig, credentials: StoreCredentials) -> "S3Client":
             read_timeout=_READ_SECONDS,
             retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
             max_pool_connections=CONNECTIONS,
-            s3={"addressing_style": config.addressing_style},
+            s3=options,
             signature_version="s3v4",
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
