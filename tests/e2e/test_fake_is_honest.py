@@ -6,6 +6,7 @@ on is part of the conversation: preconditions, kinds of refusals, finalizers, ge
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pytest
@@ -15,8 +16,10 @@ from kubernetes_asyncio.config import load_kube_config
 from sandhold.cluster.client import KubeDoor
 from sandhold.cluster.door import Door
 from sandhold.cluster.kinds import RESOURCES
+from sandhold.cluster.pki import ensure_authority, ensure_mover_tls
 from sandhold.desired.plan import Reference
 from sandhold.errors import NotFoundError, SandholdError
+from sandhold.names import MOVER_TLS_SECRET
 from testkit.api_server import ApiServer, binaries
 from testkit.clock import FakeClock
 from testkit.fake_cluster import FakeCluster
@@ -362,6 +365,23 @@ async def test_the_same_conversation_has_the_same_outcome(
     for said, expected in zip(fake.said, truth.said, strict=True):
         assert said == expected
     assert len(truth.said) >= 5
+
+
+async def test_the_real_server_stores_the_installations_secrets_and_their_renewal(
+    server: ApiServer, real: Door
+) -> None:
+    """The CA and the movers' certificate: what `pki.py` writes is what a server takes, and reads back as it was."""
+    now = datetime.now(UTC)
+    authority = await ensure_authority(real, SPACE, now)
+    assert (await ensure_authority(real, SPACE, now)).certificate_pem == authority.certificate_pem
+    due = await ensure_mover_tls(real, SPACE, authority, now)
+    assert await ensure_mover_tls(real, SPACE, authority, now) == due
+    path = f"/api/v1/namespaces/{SPACE}/secrets/{MOVER_TLS_SECRET}"
+    before = server.request("GET", path)
+    assert await ensure_mover_tls(real, SPACE, authority, due) > due
+    after = server.request("GET", path)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["data"]["tls.crt"] != before["data"]["tls.crt"]
 
 
 def test_a_lying_fake_would_be_noticed() -> None:

@@ -49,7 +49,7 @@ def ending(world: SmallWorld) -> dict[str, Any]:
     return {
         "sessions": [_settled(each) for each in objects.all("SandboxSession")],
         "sandboxes": [_settled(each) for each in objects.all("AgentSandbox")],
-        "pods": [each["metadata"]["labels"] for each in objects.all("Pod")],
+        "pods": [sorted(each["metadata"]["labels"]) for each in objects.all("Pod")],
         "policies": len(objects.all("NetworkPolicy")),
         "accounts": len(objects.all("ServiceAccount")),
         "snapshots": [

@@ -17,7 +17,7 @@ from testkit.documents import copied
 
 Document = dict[str, Any]
 Watcher = Callable[[str, Document], None]
-"""Called with ADDED, MODIFIED or DELETED and a copy of the object, once for each change, in order."""
+"""Called with ADDED, MODIFIED or DELETED and the object, once for each change, in order."""
 
 HAS_STATUS = frozenset({"Pod", "Namespace", "AgentSandbox", "SandboxSession", "SandboxSnapshot"})
 HAS_GENERATION = frozenset({"Pod", "NetworkPolicy", "AgentSandbox", "SandboxSession", "SandboxSnapshot"})
@@ -39,7 +39,7 @@ def reference_to(document: Mapping[str, Any]) -> Reference:
 
 
 class ObjectStore:
-    """Every object, by reference. All methods return at once; whatever comes in and goes out is a copy."""
+    """Every object, by reference. What comes in is copied; what goes out is the object itself: nobody may change it."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -64,10 +64,10 @@ class ObjectStore:
 
     def get(self, reference: Reference) -> Document:
         """One object."""
-        return copied(self._existing(reference))
+        return self._existing(reference)
 
     def look(self, reference: Reference) -> Document | None:
-        """One object for reading only, or None: not a copy, since those who wait look often."""
+        """One object, or None."""
         return self._objects.get(reference)
 
     def count(self, kind: str) -> int:
@@ -81,7 +81,7 @@ class ObjectStore:
             for reference, document in self._objects.items()
             if reference.kind == kind and namespace in (None, "", reference.namespace)
         ]
-        return copied(sorted(found, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"])))
+        return sorted(found, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"]))
 
     def create(self, document: Mapping[str, Any]) -> Document:
         """A new object; the name must be free and its namespace there and not on its way out."""
@@ -129,7 +129,7 @@ class ObjectStore:
             self._check_finalizers(live, result)
         result = conformed(result)
         if result == live:
-            return copied(live)
+            return live
         if reference.kind in HAS_GENERATION and _content(result) != _content(live):
             result["metadata"]["generation"] = live["metadata"]["generation"] + 1
         if _is_over(result):
@@ -223,8 +223,8 @@ class ObjectStore:
         document["metadata"]["resourceVersion"] = self.version
         self._objects[reference] = document
         for watcher in tuple(self._watchers):
-            watcher(event, copied(document))
-        return copied(document)
+            watcher(event, document)
+        return document
 
     def _remove(self, reference: Reference, document: Document) -> None:
         self._version += 1
@@ -232,7 +232,7 @@ class ObjectStore:
         del self._objects[reference]
         self.deleted.append(document)
         for watcher in tuple(self._watchers):
-            watcher("DELETED", copied(document))
+            watcher("DELETED", document)
 
 
 def _content(document: Document) -> Document:

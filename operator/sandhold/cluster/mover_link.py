@@ -215,7 +215,9 @@ class MoverLink:
                 self._listener.keeper_left(self.address, pod_uid)
             return
         if pod_uid not in self._keepers and len(self._keepers) >= MOST_KEEPERS:
-            _log.warning("mover %s tells of more than %d keepers; the rest is ignored", self.address, MOST_KEEPERS)
+            if self.address not in self._complained:
+                self._complained.add(self.address)
+                _log.warning("mover %s tells of more than %d keepers; the rest is ignored", self.address, MOST_KEEPERS)
             return
         self._keepers.add(pod_uid)
         self._listener.keeper_said(self.address, pod_uid, Keeper(connected=True, report=self._report(message, pod_uid)))
