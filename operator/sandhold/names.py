@@ -70,7 +70,9 @@ AGENT_CONTAINER = "agent"
 KEEPER_CONTAINER = "keeper"
 
 # Where things are in a pod. The agent sees the gate read-only; the hints it may write are believed by nobody.
-PATH_GATE = "/run/sandhold/gate"
+PATH_GATE = "/run/sandhold/gate/mounted/after/every/other/volume"
+"""Deep and long on purpose: runtimes mount the shallower and shorter path first, and what is mounted after the gate
+could be led over it by a link in the image. Every mount path that a user may choose is shorter (`api/texts.py`)."""
 PATH_HINTS = "/run/sandhold/hints"
 PATH_KEEPER_PRIVATE = "/run/sandhold/keeper"
 PATH_KEEPER_TOKEN = "/run/sandhold/token"  # noqa: S105 - a name, no secret

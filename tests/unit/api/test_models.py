@@ -122,7 +122,17 @@ def test_paths_that_leave_the_workspace_are_refused(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/workspace", "/srv/work", "/home/x", "/tmp/x", "/runs", "/var/data", "/etcetera", "/usrlocal"],  # noqa: S108
+    [
+        "/workspace",
+        "/srv/work",
+        "/home/x",
+        "/tmp/x",  # noqa: S108 - a place in a pod
+        "/runs",
+        "/var/data",
+        "/etcetera",
+        "/usrlocal",
+        "/home/x/projects/app",
+    ],
 )
 def test_places_for_the_workspace(path: str) -> None:
     assert AgentSandboxSpec.model_validate({"workspace": {"mountPath": path}}).workspace.mount_path == path
@@ -144,8 +154,8 @@ def test_places_for_the_workspace(path: str) -> None:
         "/proc/1",
         "/a/../etc",
         "//a",
-        "/a/b/c",
-        "/as-long-as-gate-x",
+        "/a/b/c/d/e/f/g/h",
+        "/" + "x" * (len(names.PATH_GATE) - 1),
     ],
 )
 def test_places_that_are_not_for_the_workspace(path: str) -> None:

@@ -94,11 +94,11 @@ DIFFERENT: dict[str, tuple[Callable[[Pod], Any], str]] = {
     ),
     "writable gate": (
         lambda pod: agent(pod)["volumeMounts"][0].pop("readOnly"),
-        "spec.containers[agent].volumeMounts[/run/sandhold/gate].readOnly was changed",
+        "spec.containers[agent].volumeMounts[/run/sandhold/gate/mounted/after/every/other/volume].readOnly was changed",
     ),
     "sub-path": (
         lambda pod: agent(pod)["volumeMounts"][0].update(subPath="x"),
-        "spec.containers[agent].volumeMounts[/run/sandhold/gate].subPath was added",
+        "spec.containers[agent].volumeMounts[/run/sandhold/gate/mounted/after/every/other/volume].subPath was added",
     ),
     "capability": (
         lambda pod: agent(pod)["securityContext"]["capabilities"].update(add=["SYS_ADMIN"]),

@@ -20,7 +20,7 @@ type Paths struct {
 // FromEnvironment returns the paths of PROTOCOL.md section 1, moved where the environment says so.
 func FromEnvironment() Paths {
 	return Paths{
-		Gate:      pathOf("SANDHOLD_GATE", "/run/sandhold/gate"),
+		Gate:      pathOf("SANDHOLD_GATE", "/run/sandhold/gate/mounted/after/every/other/volume"),
 		Hints:     pathOf("SANDHOLD_HINTS", "/run/sandhold/hints"),
 		Private:   pathOf("SANDHOLD_PRIVATE", "/run/sandhold/keeper"),
 		Workspace: pathOf("SANDHOLD_WORKSPACE", "/run/sandhold/workspace"),
