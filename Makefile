@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
 # The part of the tests that needs neither the cluster nor a built binary.
-UNIT := $(wildcard tests/unit tests/golden tests/property tests/wiring tests/docs)
+UNIT := $(wildcard tests/unit tests/golden tests/property tests/docs)
 
 help: ## print what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -20,25 +20,25 @@ generate: venv ## write what is generated: CRDs, roles, reference pages
 verify: venv ## fail when a generated file differs, or the layout does
 	@$(PYTHON) hack/verify/all
 
-lint: venv ## ruff, mypy, import contracts, gofmt, go vet, staticcheck
-	@$(PYTHON) hack/test lint
+lint: ## ruff, mypy, import contracts, gofmt, go vet, staticcheck
+	@hack/test lint
 
 test-unit: venv ## the tests that need no cluster, in seconds
 	@$(PYTHON) -m pytest -q $(UNIT)
 
-test: venv ## everything: checks, all tests, the real cluster; one line of totals
-	@$(PYTHON) hack/test all
+test: ## everything: checks, all tests, the real cluster; one line of totals
+	@hack/test all
 
-demo: venv ## bring up a cluster and run the main job on it
-	@$(PYTHON) hack/demo
+demo: ## bring up a cluster and run the main job on it
+	@hack/demo
 
 bench: venv ## measure on the cluster and write build/bench.json
-	@$(PYTHON) hack/bench/run
+	@PYTHONPATH=hack $(PYTHON) -m bench
 
-images: venv ## build the images into the cache
+images: ## build the images into the cache
 	@hack/images build
 
-cluster: venv ## bring up the test cluster (hack/cluster --help says more)
+cluster: ## bring up the test cluster (hack/cluster --help says more)
 	@hack/cluster up
 
 clean: ## remove what was built in this tree; the cache and the cluster stay

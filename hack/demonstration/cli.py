@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from demonstration.stage import Stage
-from demonstration.story import REPOSITORY, Story
+from demonstration.story import Story
 from imaging import builds, loading
 from installation import bucket
 from installation.client import Cluster
 from installation.deploying import NAMESPACE, install
+from installation.preparing import bring_up
 from testbed import places
 from testbed.failure import TestbedError
-
-_UP_SECONDS = 3600
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,9 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _prepare_and_tell(stage: Stage) -> None:
     with stage.step("Bring the cluster up"):
-        program = [str(REPOSITORY / "hack" / "cluster"), "up"]
-        if subprocess.run(program, check=False, timeout=_UP_SECONDS).returncode:
-            raise TestbedError("the cluster did not come up")
+        bring_up()
     with stage.step("Build and load the images"):
         images = builds.build_all()
         loading.load_all(images)

@@ -6,10 +6,12 @@ a small machine and would spoil what is measured.
 
 import base64
 import json
+import ssl
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,6 +86,10 @@ class Cluster:
         if answer.is_error:
             raise CallError(answer.status_code, str(parsed.get("message", parsed)))
         return parsed
+
+    def stream(self, where: str, query: dict[str, str], seconds: float) -> AbstractContextManager[httpx.Response]:
+        """A watch, to be read line by line."""
+        return self._http.stream("GET", where, params=query, timeout=seconds)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """An object, or None when it is certainly absent."""
@@ -198,6 +204,6 @@ def _http(kubeconfig: Path) -> httpx.Client:
                 files[field].write_bytes(base64.b64decode(owner[f"{field}-data"]))
             else:
                 files[field] = kubeconfig.parent / owner[field]
-        context = httpx.create_ssl_context(verify=str(files["certificate-authority"]), trust_env=False)
+        context = ssl.create_default_context(cafile=str(files["certificate-authority"]))
         context.load_cert_chain(files["client-certificate"], files["client-key"])
     return httpx.Client(base_url=cluster["server"], verify=context, timeout=CALL_SECONDS, trust_env=False)

@@ -24,7 +24,8 @@ RELEASE = "sandhold"
 STORE_SECRET = "sandhold-store-main"  # noqa: S105 - a name
 INSTALLATION = "testbed"
 # For the tests alone: a store whose bucket is not there, and a tier whose RuntimeClass is not there.
-ABSENT_STORE = "absent"
+# Sorted behind `main`: the first store by name is the default.
+ABSENT_STORE = "nowhere"
 ABSENT_BUCKET = "sandhold-absent"
 ABSENT_TIER = "ghost"
 DEPLOYMENTS = ("sandhold-operator", "sandhold-mover")

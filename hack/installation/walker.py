@@ -41,7 +41,6 @@ def _entry(root: bytes, path: bytes) -> dict[str, object]:
     elif stat.S_ISREG(facts.st_mode):
         entry["size"] = facts.st_size
         entry["sha256"] = _digest(path)
-        entry["sparse"] = facts.st_size > 65536 and facts.st_blocks * 512 * 2 < facts.st_size
         entry["inode"] = [facts.st_dev, facts.st_ino] if facts.st_nlink > 1 else None
     return entry
 

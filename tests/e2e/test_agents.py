@@ -1,5 +1,6 @@
 """How agents end: by themselves, when they are told to, when they will not, and when their time is over."""
 
+from installation.client import until
 from testkit.cluster_client import STOP_SECONDS, Field
 
 STUBBORN = """
@@ -51,14 +52,12 @@ def test_all_ways_to_end(field: Field) -> None:
 
 
 def test_a_session_deleted_before_it_was_ready_goes_and_leaves_nothing(field: Field) -> None:
-    field.sandbox("coder", "gvisor")
+    field.sandbox("coder", "gvisor", pod={"nodeSelector": {"no": "such-node"}})
     session = field.session("quill", "coder")
-    session.wait("a pod is made", lambda status: bool(status.get("podName")), seconds=60)
+    until("a pod waits for a node", lambda: bool(field.pods()), seconds=60)
     assert session.status()["phase"] == "Starting"
     session.delete()
-    field.cluster.kubectl(
-        "wait", "--for=delete", "-n", field.namespace, "sandboxsession/quill", "--timeout=90s", timeout=100
-    )
+    until("the session goes", session.is_gone, seconds=90)
     assert field.pods() == []
     assert field.cluster.list("SandboxSnapshot", field.namespace) == []
 

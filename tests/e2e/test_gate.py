@@ -1,8 +1,12 @@
 """No instruction of the agent runs before the walls were seen to hold, whatever becomes of kubelet and mover."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from installation.client import Cluster, until
+from testbed import places
 from testbed.failure import TestbedError
 from testkit.cluster_client import Field, Session, daemon, scaled_to_zero
 
@@ -11,9 +15,12 @@ FIRST = ["sh", "-c", "echo $$ > first; exec sleep infinity"]
 
 @pytest.mark.parametrize("tier", ["runc", "gvisor"])
 def test_a_kubelet_that_is_killed_does_not_open_the_gate(cluster: Cluster, field: Field, tier: str) -> None:
-    field.sandbox("coder", tier, command=FIRST)
-    with scaled_to_zero(cluster, "sandhold-mover"):
-        session = field.session("quill", "coder")
+    """The pod waits for a node until the mover is away: else its gate would be open before we could look."""
+    label = f"sandhold-e2e-{field.namespace[-6:]}"
+    field.sandbox("coder", tier, command=FIRST, pod={"nodeSelector": {label: "here"}})
+    session = field.session("quill", "coder")
+    until("a pod waits for a node", lambda: bool(field.pods()), seconds=60)
+    with scaled_to_zero(cluster, "sandhold-mover"), _labelled(cluster, label):
         until("the agent's container runs, at the gate", lambda: _waits_at_gate(session), seconds=60)
         assert _workspace(session) == []
         daemon("stop", "kubelet")
@@ -22,8 +29,19 @@ def test_a_kubelet_that_is_killed_does_not_open_the_gate(cluster: Cluster, field
         assert _workspace(session) == []
         assert session.status()["phase"] == "Starting"
         assert session.condition("Ready")["status"] == "False"
+        uid = field.pods()[0]["metadata"]["uid"]
     session.wait_phase("Ready", seconds=120)
+    assert session.pod_uid() == uid
     assert session.shell("cat first").strip().isdigit()
+
+
+@contextmanager
+def _labelled(cluster: Cluster, label: str) -> Iterator[None]:
+    cluster.kubectl("label", "node", places.NODE, f"{label}=here")
+    try:
+        yield
+    finally:
+        cluster.kubectl("label", "node", places.NODE, f"{label}-")
 
 
 def _pod_name(session: Session) -> str:

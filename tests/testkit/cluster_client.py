@@ -15,6 +15,7 @@ from typing import Any
 
 from installation import bucket
 from installation.client import Cluster, Object, condition
+from testbed import places
 from testbed.failure import TestbedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -131,6 +132,11 @@ class Session:
     def walk(self) -> list[Object]:
         """What a walker that is not the keeper sees in the workspace."""
         return [json.loads(line) for line in self.python(WALKER, "/workspace").splitlines()]
+
+    def allocated(self, name: str) -> int:
+        """Bytes of disk under a file of the workspace, asked of the node: gVisor does not tell holes from zeros."""
+        volumes = places.state() / "kubelet" / "pods" / self.pod_uid() / "volumes" / "kubernetes.io~empty-dir"
+        return (volumes / "workspace" / name).stat().st_blocks * 512
 
     def set_mode(self, mode: str) -> None:
         """Ask for `Running` or `Suspended`."""
