@@ -141,16 +141,23 @@ class MoverLink:
         )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until the connection ends, which raises, or until cancelled.
+
+        Not a task group: one whose child fails while it is cancelled keeps the cancellation to itself.
+        """
         self._writer = writer
         self._last_heard = self._last_sent = asyncio.get_running_loop().time()
+        tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._keep_alive(writer))]
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._read(reader))
-                group.create_task(self._keep_alive(writer))
-        except* (OSError, SandholdError) as errors:
-            raise UnavailableError(_words(errors.exceptions[0])) from errors
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._hang_up(writer)
+            ended = [task for task in tasks if task.done()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in ended:
+            task.result()
 
     def _hang_up(self, writer: asyncio.StreamWriter) -> None:
         self._writer, self.synced = None, False

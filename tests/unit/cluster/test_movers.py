@@ -303,3 +303,14 @@ async def test_a_pod_that_will_not_be_quiet_wakes_its_session_now_and_then_and_i
             await mover.tell(keeper_message(POD, report=wire_report(agent=agent)))
         await until(lambda: told[-1:] == ["399"])
         assert len(told) < 60
+
+
+async def test_a_mover_that_hangs_up_while_it_is_withdrawn_holds_nothing_up() -> None:
+    """A rollout: the pod's connection breaks in the very moment in which its address goes and another one comes."""
+    async with scripted_movers(AUTHORITY, 2) as (old, new):
+        for _ in range(20):
+            async with connected(old) as connections:
+                await until(lambda: connections.complete)
+                old.hang_up()
+                connections.set_endpoints([new.address])
+                await until(lambda: connections.complete)
