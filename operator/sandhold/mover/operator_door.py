@@ -95,8 +95,10 @@ class _Conversation:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._push(subscription))
                 await self._answer(group)
-        except* (PeerGoneError, FrameError) as errors:
-            raise errors.exceptions[0] from None
+        except BaseExceptionGroup as errors:
+            # Not `except*`: before Python 3.11.4 what is raised in there comes out inside a group again.
+            _, defects = errors.split((PeerGoneError, FrameError))
+            raise (defects or errors.exceptions[0]) from None
         finally:
             self._keepers.unsubscribe(subscription)
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from sandhold.cluster import certificates
-from sandhold.cluster.mover_link import Times
+from sandhold.cluster.mover_link import MoverLink, Times
 from sandhold.cluster.movers import MoverConnections
 from sandhold.desired.plan import Fence
 from sandhold.desired.world import SlotHistory, StoreTrouble, Unknown
 from sandhold.errors import UnavailableError
+from sandhold.mover.wire import PeerGoneError
 from testkit.reports import wire_report
 from testkit.scripted_mover import ScriptedMover, keeper_message, new_authority, operator_tls, scripted_movers
 
@@ -305,12 +306,20 @@ async def test_a_pod_that_will_not_be_quiet_wakes_its_session_now_and_then_and_i
         assert len(told) < 60
 
 
-async def test_a_mover_that_hangs_up_while_it_is_withdrawn_holds_nothing_up() -> None:
-    """A rollout: the pod's connection breaks in the very moment in which its address goes and another one comes."""
-    async with scripted_movers(AUTHORITY, 2) as (old, new):
-        for _ in range(20):
-            async with connected(old) as connections:
-                await until(lambda: connections.complete)
-                old.hang_up()
-                connections.set_endpoints([new.address])
-                await until(lambda: connections.complete)
+async def test_a_link_that_is_withdrawn_while_its_mover_hangs_up_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollout: the connection breaks in the very moment in which its address goes."""
+    gone = asyncio.Event()
+
+    async def read(_link: MoverLink, _reader: asyncio.StreamReader) -> None:
+        await gone.wait()
+        raise PeerGoneError("the peer closed the connection")
+
+    monkeypatch.setattr(MoverLink, "_read", read)
+    async with scripted_movers(AUTHORITY, 1) as (mover,):
+        link = MoverLink(mover.address, operator_tls(AUTHORITY), MoverConnections(operator_tls(AUTHORITY)), QUICK)
+        running = asyncio.create_task(link.run())
+        await until(lambda: link.live)
+        gone.set()
+        running.cancel()
+        await asyncio.wait({running}, timeout=1)
+        assert running.cancelled()
