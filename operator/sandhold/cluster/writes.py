@@ -6,6 +6,7 @@ Every method says whether it changed anything, so that a settled world costs no 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from sandhold.cluster.memory import Ending, Memory, Recent
 from sandhold.cluster.ours import is_what_we_made
 from sandhold.desired.plan import Delete, Reference
 from sandhold.desired.world import KubeObject
-from sandhold.errors import ConflictError, NotFoundError
+from sandhold.errors import ConflictError, NotFoundError, SandholdError, UnavailableError
 from sandhold.names import short_hash
 
 DELETE_REPEAT_SECONDS = 10.0
@@ -101,7 +102,11 @@ class Writes:
         return applied.version == version_of(known) or contains(known, document)
 
     async def delete(self, wanted: Delete) -> bool:
-        """DELETE by UID. Gone already, or taken by a younger object, is success; asked a moment ago is enough."""
+        """DELETE by UID. Gone already, or taken by a younger object, is success; asked a moment ago is enough.
+
+        What became of the object is looked at in the same pass: until the watch tells that a pod is going, a later pass
+        would take it for one whose gate may be opened.
+        """
         key = (wanted.uid, wanted.grace_seconds)
         asked = self._deleted.get(key)
         if asked is not None and self._clock() - asked < DELETE_REPEAT_SECONDS:
@@ -114,6 +119,11 @@ class Writes:
             if isinstance(error, ConflictError) and _uid(found) == wanted.uid:
                 raise  # No other object under its name: it is still there, and was not deleted.
             return _uid(known) == wanted.uid
+        except UnavailableError:
+            with suppress(SandholdError):  # the answer may be lost and the deletion not
+                await self._refresh(wanted.reference)
+            raise
+        await self._refresh(wanted.reference)
         self._deleted.put(key, self._clock())
         return True
 
