@@ -63,6 +63,14 @@ class FakeHome:
             for callback in tuple(self._callbacks):
                 callback(uid)
 
+    def kubelet_looks_again(self) -> None:
+        """The kubelet is back: pods that it missed start, and those that were deleted meanwhile end."""
+        for uid, keeper in tuple(self.pods.items()):
+            if "deletionTimestamp" in keeper.pod["metadata"]:
+                self.agenda.later(0.1, lambda uid=uid: self._ends(uid))  # type: ignore[misc]
+            elif not keeper.pod["spec"].get("nodeName"):
+                self.agenda.later(0.1, lambda uid=uid: self._starts(uid))  # type: ignore[misc]
+
     def forget_subscribers(self) -> None:
         """The operator's process is gone."""
         self._callbacks.clear()
@@ -159,7 +167,7 @@ class FakeHome:
 
     def _starts(self, uid: str) -> None:
         keeper = self.pods.get(uid)
-        if keeper is None or not self.behaviour.kubelet_works:
+        if keeper is None or not self.behaviour.kubelet_works or keeper.pod["spec"].get("nodeName"):
             return
         reference = reference_to(keeper.pod)
         self._cluster.objects.change(reference, lambda pod: pod["spec"].update(nodeName="node-1"))

@@ -64,6 +64,8 @@ class FakeKeeper:
         self.reported_at = around.clock()
         self.connected = False
         self.files: set[str] = set()
+        self.fresh: set[str] = set()
+        """What the agent of this very pod wrote."""
         self.slot = ""
         self.epoch = 0
         self.was_opened = False
@@ -205,7 +207,8 @@ class FakeKeeper:
             behaviour.archives_fail = max(behaviour.archives_fail - 1, 0)
             self._archive_failed(grant.sequence, "snapshot_store_unavailable")
             return
-        if self.report.agent_state != "Ended":
+        may_run = self.report.opened == self.report.challenge
+        if self.report.agent_state != "Ended" and may_run:
             self._around.violations.append(f"epoch {self.epoch} was archived for good while its agent ran")
         place, position = (grant.store, grant.slot), (grant.epoch, grant.sequence)
         there = self._around.store.slots.get(place, {}).get(position)
