@@ -17,21 +17,30 @@ from kubernetes_asyncio.config import ConfigException
 from pydantic import ValidationError
 
 from sandhold.backends.load import BackendsInForce, find_backends
-from sandhold.backends.problems import InvalidBackendsError
 from sandhold.cluster.client import KubeDoor, is_in_cluster, load_configuration
 from sandhold.cluster.door import Door
+from sandhold.cluster.election import LeaseLostError
 from sandhold.cluster.movers import MoverConnections
 from sandhold.cluster.pki import OperatorTls, ensure_authority
 from sandhold.desired.plan import Reference
-from sandhold.errors import SandholdError
+from sandhold.errors import ForbiddenError, InvalidError, SandholdError, UnavailableError
 from sandhold.handlers import logs
 from sandhold.handlers.assembly import assemble, utc_now
 from sandhold.handlers.kopf_pump import KopfPump
 from sandhold.handlers.loops import Operator
+from sandhold.handlers.pump import WatchFailedError
 from sandhold.settings import OperatorSettings
 
 STOP_SECONDS = 5.0
 _log = logging.getLogger(__name__)
+
+
+class StartError(SandholdError):
+    """The API server was not there when we started: Kubernetes starts us again, later each time."""
+
+
+EXPECTED = (StartError, WatchFailedError, LeaseLostError, InvalidError, ForbiddenError, ConfigException)
+"""Ends that explain themselves; every other one is logged with where it came from."""
 
 
 def main() -> None:
@@ -60,8 +69,7 @@ async def run(settings: OperatorSettings) -> int:
         return 0
     error = operating.exception() if not operating.cancelled() else None
     for leaf in leaves(error):
-        expected = isinstance(leaf, SandholdError | ConfigException | InvalidBackendsError | OSError)
-        _log.critical("the operator ends: %s", leaf, exc_info=None if expected else leaf)
+        _log.critical("the operator ends: %s", leaf, exc_info=None if isinstance(leaf, EXPECTED) else leaf)
     return 1
 
 
@@ -86,8 +94,11 @@ async def operate(settings: OperatorSettings, stopping: asyncio.Event) -> None:
     configuration = await load_configuration(in_cluster=is_in_cluster())
     door = KubeDoor(configuration)
     try:
-        backends = await load(door, settings)
-        authority = await ensure_authority(door, settings.namespace, utc_now())
+        try:
+            backends = await load(door, settings)
+            authority = await ensure_authority(door, settings.namespace, utc_now())
+        except UnavailableError as error:
+            raise StartError(str(error)) from error
         movers = MoverConnections(OperatorTls(authority, utc_now))
         parts = assemble(
             door=door, movers=movers, settings=settings, backends=backends.current, authority=authority, clock=utc_now
