@@ -37,6 +37,7 @@ HAPPENINGS: Mapping[str, Callable[[Simulation], None]] = {
     "an hour": lambda simulation: simulation.pass_time(3600),
     "a moment": lambda simulation: simulation.pass_time(5),
     "init restarts": Simulation.restart_init,
+    "keeper restarts": Simulation.restart_keeper,
     "agent exits": _agent_exits,
     "store down": _fault("store", is_broken=True),
     "store up": _fault("store", is_broken=False),

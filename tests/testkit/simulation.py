@@ -19,6 +19,7 @@ from sandhold.desired.pod import GRACE_SECONDS
 from sandhold.desired.seen import moment
 from sandhold.desired.world import (
     ABSENT,
+    Evidence,
     Keeper,
     KeeperReport,
     Manifest,
@@ -167,13 +168,20 @@ class Simulation:
         for pod in self.pods.values():
             self._mark_deleted(pod, GRACE_SECONDS)
 
+    def restart_keeper(self) -> None:
+        """The keeper's process starts again: it knows its workspace and its word, and forgot what to dial."""
+        for keeper in self.keepers.values():
+            is_whole = keeper.report.workspace_state == "Ready"
+            keeper.says(self.now, evidence=None, workspace_state="Ready" if is_whole else "Empty")
+
     def restart_init(self) -> None:
         """The agent container starts again."""
         for keeper in self.keepers.values():
             keeper.inits += 1
             challenge = f"{keeper.inits:032x}"
             keeper.says(self.now, challenge=challenge, agent_state="Waiting")
-            keeper.says(self.now, evidence=worlds.some_evidence(challenge))
+            if keeper.report.evidence is not None:
+                keeper.says(self.now, evidence=self._evidence(keeper))
 
     # What it looks like.
 
@@ -338,6 +346,8 @@ class Simulation:
 
     def _order_prepare(self, keeper: SimulatedKeeper, order: Order) -> None:
         if keeper.report.workspace_state == "Ready":
+            if keeper.report.evidence is None:
+                keeper.says(self.now, evidence=self._evidence(keeper))
             return
         source = order.arguments["source"]
         if source is not None and self.faults.store:
@@ -355,10 +365,12 @@ class Simulation:
             marker_slot=order.arguments["slot"],
             marker_epoch=order.arguments["epoch"],
             marker_recovery="Initialized" if source is None else "Restored",
-            evidence=worlds.some_evidence(
-                keeper.report.challenge, canary="Connected" if self.faults.walls else "Refused"
-            ),
+            evidence=self._evidence(keeper),
         )
+
+    def _evidence(self, keeper: SimulatedKeeper) -> Evidence:
+        canary = "Connected" if self.faults.walls else "Refused"
+        return worlds.some_evidence(keeper.report.challenge, canary=canary)
 
     def _order_open(self, keeper: SimulatedKeeper, order: Order) -> None:
         if order.arguments["challenge"] == keeper.report.challenge and keeper.ends_at is None:

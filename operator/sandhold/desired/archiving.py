@@ -6,8 +6,9 @@ has come, and `Situation.final_archive` alone says that it is there.
 
 from datetime import datetime
 
+from sandhold import names
 from sandhold.api.sandbox import AgentSandbox
-from sandhold.desired import conditions, orders
+from sandhold.desired import conditions, orders, ownership
 from sandhold.desired.plan import Create, Order, WriteStatus
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation, store_of
@@ -83,6 +84,22 @@ def index_writes(situation: Situation) -> tuple[Create | WriteStatus, ...]:
         return ()
     archived = Archived(situation.world.installation.id, situation.slot, store, manifest)
     return snapshot_writes(situation.session, archived, situation.now)
+
+
+def index_trouble(situation: Situation) -> Trouble | None:
+    """Whether somebody else's object has the name of the final archive's entry."""
+    manifest, seen = situation.final_archive, situation.world.snapshots
+    if manifest is None or not isinstance(seen, Present):
+        return None
+    name = names.snapshot_name(situation.session.metadata.name, situation.slot, manifest.epoch, manifest.sequence)
+    for document in seen.value:
+        metadata = ownership.metadata_of(document)
+        labels = metadata.get("labels") or {}
+        ours = {names.LABEL_INSTALLATION: situation.world.installation.id, names.LABEL_SLOT: situation.slot}
+        if metadata.get("name") == name and not ours.items() <= labels.items():
+            message = f"SandboxSnapshot {name} exists, and this operator did not make it: remove or rename it."
+            return Trouble("ForeignObject", message)
+    return None
 
 
 def is_indexed(situation: Situation) -> bool:

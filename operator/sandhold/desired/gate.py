@@ -13,11 +13,13 @@ from sandhold.desired.plan import Call, Fence, Order
 from sandhold.desired.runtime import Runtime, runtime_of
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation, store_of
-from sandhold.desired.world import Present, Unknown
+from sandhold.desired.world import Evidence, Present, Unknown
 from sandhold.reasons import EGRESS_VERIFIED, RUNTIME_VERIFIED, WORKSPACE_READY, Refusal, RefusalCode, refuse
 
 _RETRYABLE = frozenset({"snapshot_store_unavailable"})
 _ABOUT: Mapping[str, str] = {RefusalCode.RUNTIME_CLASS_MISMATCH: RUNTIME_VERIFIED}
+EVIDENCE_SECONDS = 3.0
+"""A keeper that has a workspace and no evidence after so long was not asked for any."""
 _ORDER_SECONDS = 5.0
 """An order that shows no effect after so long is given again."""
 
@@ -50,19 +52,11 @@ def _prepare(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     trouble = archiving.history_trouble(situation)
     if trouble is not None:
         return Step(trouble=(WORKSPACE_READY, trouble), wake_after=archiving.SHORTEST_DELAY)
-    probes = evidence.probes(situation.world.installation)
-    if isinstance(probes, Unknown):
-        why = Trouble("ProbesUnknown", f"It is not known what the keeper shall try to reach: {probes.why}")
-        return Step(trouble=(EGRESS_VERIFIED, why), wake_after=archiving.SHORTEST_DELAY)
     source = situation.content
-    preparation = orders.Preparation(
-        slot=situation.slot,
-        epoch=situation.epoch,
-        source=source,
-        entries=orders.entries_document(sandbox.spec.workspace.entries),
-        writes_entries=source is None or not situation.status.restarts,
-        probes=probes,
-    )
+    entries = orders.entries_document(sandbox.spec.workspace.entries)
+    preparation = _preparation(situation, entries, writes_entries=source is None or not situation.status.restarts)
+    if isinstance(preparation, Trouble):
+        return Step(trouble=(EGRESS_VERIFIED, preparation), wake_after=archiving.SHORTEST_DELAY)
     store = store_of(sandbox, situation.world.installation.backends)
     grant = None
     if source is not None and store is not None:
@@ -77,6 +71,20 @@ def _prepare(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
         grant = orders.restore_grant(holder, source, sandbox)
     parts = orders.entries_orders(pod.uid, preparation.entries)
     return Step(calls=(*parts, orders.prepare_order(pod.uid, preparation, grant)), wake_after=_ORDER_SECONDS)
+
+
+def _preparation(situation: Situation, entries: bytes, *, writes_entries: bool) -> orders.Preparation | Trouble:
+    probes = evidence.probes(situation.world.installation)
+    if isinstance(probes, Unknown):
+        return Trouble("ProbesUnknown", f"It is not known what the keeper shall try to reach: {probes.why}")
+    return orders.Preparation(
+        slot=situation.slot,
+        epoch=situation.epoch,
+        source=situation.content,
+        entries=entries,
+        writes_entries=writes_entries,
+        probes=probes,
+    )
 
 
 def _failed(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
@@ -108,22 +116,39 @@ def _judge(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
         message = "The workspace in the pod is marked as that of another slot or epoch"
         return Step(refusal=(WORKSPACE_READY, refuse(RefusalCode.WORKSPACE_SETUP_FAILED, message)))
     seen = report.evidence
-    if seen is None or not report.challenge or seen.challenge != report.challenge:
+    if seen is None:
+        return _ask_for_evidence(situation, pod)
+    if not report.challenge or seen.challenge != report.challenge:
         return Step()
+    return _verdict(situation, pod, seen) or _open(situation, pod, sandbox)
+
+
+def _verdict(situation: Situation, pod: SeenPod, seen: Evidence) -> Step | None:
+    """What the evidence comes to; None when it holds."""
     expected = _expected_runtime(situation, pod)
     if isinstance(expected, Trouble):
         return Step(trouble=(RUNTIME_VERIFIED, expected), wake_after=archiving.SHORTEST_DELAY)
     refusal = evidence.judge(seen, expected)
-    if refusal is not None:
-        return Step(refusal=(_ABOUT.get(refusal.code, EGRESS_VERIFIED), refusal))
-    trouble = walls.walls_trouble(situation, sandbox)
-    if trouble is not None:
-        return Step(trouble=(EGRESS_VERIFIED, trouble), wake_after=archiving.SHORTEST_DELAY)
-    return _open(situation, pod, sandbox)
+    return None if refusal is None else Step(refusal=(_ABOUT.get(refusal.code, EGRESS_VERIFIED), refusal))
+
+
+def _ask_for_evidence(situation: Situation, pod: SeenPod) -> Step:
+    """A keeper that started again knows its workspace and forgot what to dial. One that works on it says so soon."""
+    reported = situation.keeper.reported_at if situation.keeper is not None else None
+    rest = EVIDENCE_SECONDS - situation.seconds_since(reported) if reported is not None else 0.0
+    if rest > 0:
+        return Step(wake_after=rest)
+    asked = _preparation(situation, b"", writes_entries=False)
+    if isinstance(asked, Trouble):
+        return Step(trouble=(EGRESS_VERIFIED, asked), wake_after=archiving.SHORTEST_DELAY)
+    return Step(calls=(orders.prepare_order(pod.uid, asked, None),), wake_after=_ORDER_SECONDS)
 
 
 def _open(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     """The fence, so that a start of a later pod can tell that this one may have written; then the word."""
+    missing = walls.walls_trouble(situation, sandbox)
+    if missing is not None:
+        return Step(trouble=(EGRESS_VERIFIED, missing), wake_after=archiving.SHORTEST_DELAY)
     word: Order = orders.open_order(pod.uid, situation.report.challenge, sandbox, situation.session)
     store = store_of(sandbox, situation.world.installation.backends)
     if situation.keeps_archives is False or situation.is_fenced:

@@ -106,8 +106,12 @@ def end_order(pod_uid: str) -> Order:
 
 
 def archive_order(pod_uid: str, sequence: int, grant: dict[str, Any]) -> Order:
-    """Archive the workspace for good: nothing of this epoch comes after it."""
-    return Order(pod_uid, "archive", {"sequence": sequence, "final": True}, grant)
+    """Archive the workspace for good: nothing of this epoch comes after it.
+
+    The limit that the grant sets is told to the keeper too, which then stops early instead of at the mover's word.
+    """
+    limit = grant["maxBytes"] if grant["maxBytes"] < UNLIMITED_BYTES else 0
+    return Order(pod_uid, "archive", {"sequence": sequence, "final": True, "maxBytes": limit}, grant)
 
 
 def restore_grant(holder: Holder, source: Manifest, sandbox: AgentSandbox) -> dict[str, Any]:

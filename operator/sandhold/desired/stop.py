@@ -43,6 +43,9 @@ def _with_pod(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
     if situation.status.phase != "Stopping":
         return begin_stop(situation, reason)
     if situation.final_archive is not None:
+        foreign = archiving.index_trouble(situation)
+        if foreign is not None:
+            return _hold(situation, reason, foreign)
         return Plan(
             writes=archiving.index_writes(situation), events=_archived_event(situation), wake_after=WAIT_SECONDS
         )
@@ -87,7 +90,7 @@ def _archive(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
             "The keeper does not answer, so nothing can be archived: check the movers' Deployment and Service, and "
             "the pod's node. The pod stays.",
         )
-    if not situation.report.opened and situation.is_connected:
+    if situation.is_connected and not situation.report.opened and situation.status.pod_uid != pod.uid:
         calls, wake = end_calls(situation), max(SETTLE_SECONDS - elapsed, 0.1)
     elif not archiving.is_still(situation, pod) and not _grace_is_over(situation, elapsed):
         calls, wake = end_calls(situation), WAIT_SECONDS

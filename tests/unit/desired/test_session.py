@@ -259,7 +259,7 @@ def test_a_marker_of_another_slot_or_epoch_is_refused() -> None:
 def test_evidence_of_another_start_of_init_opens_nothing() -> None:
     for report in ({"challenge": "d" * 32}, {"evidence": None}, {"challenge": ""}):
         plan = plan_of(session=starting(), pods=[worlds.a_pod()], keepers=worlds.a_keeper("Ready", **report))
-        assert plan.calls == ()
+        assert "open" not in verbs(plan)
 
 
 def test_walls_that_went_since_keep_the_gate_shut() -> None:
@@ -451,6 +451,28 @@ def test_in_a_namespace_that_is_going_the_manifest_suffices() -> None:
         session=stopping(), history=worlds.a_history(worlds.an_archive()), namespace_terminating=True, **world
     )
     assert [type(write) for write in plan.writes] == [Delete]
+
+
+def test_a_foreign_entry_of_the_archives_name_is_told_and_the_pod_stays() -> None:
+    theirs = worlds.a_snapshot()
+    theirs["metadata"]["labels"] = {}
+    world = {"pods": [worlds.a_pod()], "keepers": worlds.a_keeper("Stored"), "snapshots": [theirs]}
+    plan = plan_of(session=stopping(), history=worlds.a_history(worlds.an_archive()), **world)
+    assert plan.writes == ()
+    assert told(plan, "Snapshotted") == ("False", "ForeignObject")
+
+
+def test_a_keeper_that_forgot_its_word_is_not_asked_in_circles() -> None:
+    keeper = worlds.a_keeper("Ready", agent_state="Running")
+    plan = plan_of(session=stopping(), pods=[worlds.a_pod()], keepers=keeper, history=FENCED)
+    assert plan.wake_after is not None
+    assert plan.wake_after >= 1
+
+
+def test_a_workspace_without_evidence_is_asked_for_some_but_not_at_once() -> None:
+    world = {"session": starting(), "pods": [worlds.a_pod()]}
+    assert plan_of(keepers=worlds.a_keeper("Ready", evidence=None, ago=1), **world).calls == ()
+    assert verbs(plan_of(keepers=worlds.a_keeper("Ready", evidence=None, ago=4), **world)) == ["prepare"]
 
 
 def test_a_dead_pods_object_is_removed_and_its_loss_told() -> None:

@@ -358,6 +358,24 @@ def test_an_agent_whose_container_starts_again_needs_new_evidence(running: Simul
     assert running.session.status.restarts is None
 
 
+def test_a_keeper_that_starts_again_before_the_gate_opened_is_asked_for_evidence_again() -> None:
+    simulation = Simulation()
+    for _ in range(3):
+        simulation.step()
+    simulation.restart_keeper()
+    simulation.run()
+    assert simulation.phase == "Ready"
+
+
+def test_a_keeper_and_an_init_that_start_again_get_a_new_word(running: Simulation) -> None:
+    running.restart_keeper()
+    running.restart_init()
+    running.run()
+    (keeper,) = running.keepers.values()
+    assert running.phase == "Ready"
+    assert keeper.report.opened == keeper.report.challenge == f"{2:032x}"
+
+
 def test_a_pod_that_is_gone_before_its_archive_is_told(running: Simulation) -> None:
     running.faults.store = True
     running.change(spec={"operatingMode": "Suspended"})
