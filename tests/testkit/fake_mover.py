@@ -115,6 +115,11 @@ class FakeMover:
         assert self._control is not None
         await wire.write_json(self._control, {"type": "order", "order": order})
 
+    def say_raw(self, content: bytes) -> None:
+        """Send bytes that need not be a frame."""
+        assert self._control is not None
+        self._control.write(content)
+
     async def until(self, holds: Callable[[], Any], patience: float = PATIENCE) -> None:
         """Wait for something that changes with a keeper's connections or reports."""
         try:

@@ -45,6 +45,8 @@ class KeeperPod:
     """Folders and processes of one pod. Leaving it ends every process and removes every file."""
 
     uid: int = AGENT_UID
+    most_processes: int | None = None
+    """Processes and threads that the pod's user may have on this machine: a limit like the kubelet's on a pod."""
     base: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="sandhold-pod-")))
     keeper: subprocess.Popen[bytes] | None = None
     init: subprocess.Popen[bytes] | None = None
@@ -103,7 +105,7 @@ class KeeperPod:
     def start_keeper(self) -> subprocess.Popen[bytes]:
         with (self.base / "keeper.log").open("ab") as log:
             self.keeper = subprocess.Popen(
-                [str(self.binary), "keeper"],
+                [*self._limit, str(self.binary), "keeper"],
                 env=self.environment,
                 user=self.uid,
                 group=self.uid,
@@ -145,12 +147,19 @@ class KeeperPod:
         user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--"]
         with (self.base / "agent.log").open("ab") as output, (self.base / "init.log").open("ab") as errors:
             self.init = subprocess.Popen(
-                [*namespace, *user, str(self.gate / "init")],
+                [*namespace, *user, *self._limit, str(self.gate / "init")],
                 env={**self.environment, **more_environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
             )
+
+    @property
+    def _limit(self) -> list[str]:
+        """A prefix of commands that sets the limit."""
+        if self.most_processes is None:
+            return []
+        return ["prlimit", f"--nproc={self.most_processes}:{self.most_processes}", "--"]
 
     def stop_init(self) -> None:
         """As a container runtime ends a container: PID 1 is killed, and everything with it."""

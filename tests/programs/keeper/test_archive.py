@@ -16,7 +16,7 @@ from typing import Any
 from testkit import trees
 from testkit.fake_mover import FakeMover
 from testkit.keeper_pod import AGENT_UID, KeeperPod, eventually
-from testkit.keeper_stories import archived, opened, restored
+from testkit.keeper_stories import archived, opened, prepare, restored, waiting_init, word
 from testkit.trees import MIB, ODD
 
 # ruff: noqa: ASYNC220, ASYNC221  # the tools that a test waits for are the test
@@ -179,3 +179,51 @@ async def test_mounts_are_left_out(pod: KeeperPod, mover: FakeMover) -> None:
         subprocess.run(["umount", str(pod.workspace / "mounted")], check=True)
     assert received.records == b""
     assert received.done["skipped"] == 1
+
+
+BOMB = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    try:
+        if os.fork() == 0:
+            while True:
+                time.sleep(0.01)
+                try:
+                    os.fork()
+                except OSError:
+                    open("full", "w").close()
+    except OSError:
+        open("full", "w").close()
+"""
+
+
+async def test_a_fork_bomb_stops_neither_the_archive_nor_the_end(mover: FakeMover) -> None:
+    # A user of its own, since the limit counts all of a user's processes on this machine, the keeper's threads too.
+    with KeeperPod(uid=23418, most_processes=120) as pod:
+        pod.point_at(mover)
+        await mover.meet(pod.start_keeper)
+        pod.start_init()
+        await mover.order(**prepare())
+        challenge = await waiting_init(mover)
+        await mover.until_report(lambda r: r["workspace"]["state"] == "Ready")
+        await mover.order(verb="open", challenge=challenge, word=word(pod, "/usr/bin/python3", "-c", BOMB))
+        await eventually((pod.workspace / "full").exists, "nobody can start a process any more")
+        with (pod.workspace / "data").open("wb") as file:
+            file.write(os.urandom(8 * MIB))
+        await archived(mover)
+        await mover.order(verb="end", graceSeconds=1)
+        report = await mover.until_report(lambda r: r["agent"]["state"] == "Ended")
+        assert report["agent"]["exitCode"] == 137
+        await archived(mover, sequence=2)
+
+
+async def test_an_archive_that_is_too_large_ends_early_when_the_order_says_so(pod: KeeperPod, mover: FakeMover) -> None:
+    await opened(pod, mover)
+    (pod.workspace / "hole").touch()
+    os.truncate(pod.workspace / "hole", 1 << 30)
+    await mover.order(verb="archive", sequence=1, final=True, grant="g", maxBytes=(1 << 30) - 1)
+    report = await mover.until_report(lambda r: r["archive"] and r["archive"]["state"] == "Failed")
+    assert report["archive"]["code"] == "snapshot_too_large"
+    assert "spec.snapshot.maxBytes" in report["archive"]["message"]
+    assert mover.received == []

@@ -114,18 +114,23 @@ func replace(path string, mode os.FileMode, durable bool, fill func(*os.File) er
 		return errors.Join(err, os.Remove(temporary))
 	}
 	if durable {
-		return syncFolder(filepath.Dir(path))
+		return sync(filepath.Dir(path))
 	}
 	return nil
 }
 
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
+// SyncFile makes a file and its name durable.
+func SyncFile(path string) error {
+	return errors.Join(sync(path), sync(filepath.Dir(path)))
+}
+
+func sync(path string) error {
+	opened, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer folder.Close()
-	return folder.Sync()
+	defer opened.Close()
+	return opened.Sync()
 }
 
 // RandomID returns 32 hexadecimal digits that nobody can guess.

@@ -21,6 +21,8 @@ const (
 
 // archive sends the workspace to the mover, unless that was done or is being done.
 func (k *keeper) archive(order archiveOrder) error {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	state := k.read()
 	last := state.Archive
 	switch {
@@ -30,7 +32,7 @@ func (k *keeper) archive(order archiveOrder) error {
 		const message = "refused: nothing is archived from a workspace that is not complete or that no agent has seen"
 		k.tellArchive(Archiving{Sequence: order.Sequence, State: ArchiveFailed, Code: codeProducerFailed, Message: message})
 		return errors.New(message)
-	case !k.moving.begin():
+	case !k.turn.begin():
 		return nil
 	}
 	k.tellArchive(Archiving{Sequence: order.Sequence, State: ArchiveRunning})
@@ -49,11 +51,13 @@ func (k *keeper) runArchive(order archiveOrder) {
 	} else {
 		log.Printf("archive %d: %v", order.Sequence, err)
 		result.State, result.Message = ArchiveFailed, gate.Shorten(err.Error())
-		result.Code, _ = verdictOf(err, codeProducerFailed)
+		result.Code = codeOf(err, codeProducerFailed)
 	}
 	debug.FreeOSMemory()
-	k.moving.done()
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	k.tellArchive(result)
+	k.turn.done()
 }
 
 func (k *keeper) tellArchive(state Archiving) {
@@ -114,7 +118,7 @@ func (k *keeper) stream(conn *wire.Conn, order archiveOrder) (tree.Totals, error
 	if err != nil {
 		return tree.Totals{}, err
 	}
-	totals, err := tree.Archive(k.paths.Workspace, layer, records, k.tellProgress(order.Sequence))
+	totals, err := tree.Archive(k.paths.Workspace, order.MaxBytes, layer, records, k.tellProgress(order.Sequence))
 	// Closed in any case: the compressor's goroutines end with it.
 	for _, closing := range []func() error{layer.Close, records.Seal, part.Close} {
 		if err == nil {

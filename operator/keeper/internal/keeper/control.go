@@ -76,30 +76,49 @@ func (k *keeper) stayHome(ctx context.Context, conn *wire.Conn, changes <-chan s
 }
 
 func (k *keeper) reportChanges(ctx context.Context, conn *wire.Conn, changes <-chan struct{}, ending <-chan error) error {
-	report := k.read()
-	if err := conn.WriteJSON(message{Type: "report", Report: &report}); err != nil {
+	if err := k.tellAll(conn); err != nil {
 		return err
 	}
 	silence := time.NewTimer(pingAfter)
 	defer silence.Stop()
 	for {
-		var next message
+		var err error
 		select {
-		case err := <-ending:
-			return err
+		case err = <-ending:
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
 		case <-silence.C:
-			next = message{Type: "ping"}
+			err = conn.WriteJSON(message{Type: "ping"})
 		case <-changes:
 			sleep(ctx, reportEvery) // what changes meanwhile goes with it
-			report := k.read()
-			next = message{Type: "report", Report: &report}
+			err = k.tellAll(conn)
 		}
-		if err := conn.WriteJSON(next); err != nil {
+		if err != nil {
 			return err
 		}
 		silence.Reset(pingAfter)
+	}
+}
+
+// tellAll reports the whole state.
+func (k *keeper) tellAll(conn *wire.Conn) error {
+	report, change := k.readChange()
+	err := conn.WriteJSON(message{Type: "report", Report: &report})
+	if err == nil {
+		k.told.Store(change)
+	}
+	return err
+}
+
+// lastWord waits until the mover was told everything, or for as long as that is worth.
+func (k *keeper) lastWord(within time.Duration) {
+	waiting, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	for waiting.Err() == nil {
+		if _, change := k.readChange(); k.told.Load() >= change {
+			return
+		}
+		sleep(waiting, reportEvery)
 	}
 }
 

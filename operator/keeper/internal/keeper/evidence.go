@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +25,7 @@ const (
 
 const (
 	maxProbes     = 32
+	maxProbeName  = 64
 	canary        = "canary"
 	canaryEvery   = 25 * time.Millisecond
 	canaryTimeout = 300 * time.Millisecond
@@ -41,7 +43,11 @@ type Probe struct {
 }
 
 func bounded(probes []Probe) []Probe {
-	return probes[:min(len(probes), maxProbes)]
+	probes = slices.Clone(probes[:min(len(probes), maxProbes)])
+	for i, probe := range probes {
+		probes[i].Name = probe.Name[:min(len(probe.Name), maxProbeName)]
+	}
+	return probes
 }
 
 // gatherEvidence observes for as long as the process lives: once the walls stand, and anew for every further init.
@@ -50,10 +56,11 @@ func (k *keeper) gatherEvidence(probes []Probe) {
 	waitForWalls(probes)
 	for round := 1; ; round++ {
 		started := time.Now()
-		evidence := Evidence{Round: round, Runtime: runtimeNow(), Probes: observe(probes)}
+		evidence := Evidence{Round: round}
 		if round > 1 {
-			evidence.Challenge = k.read().Gate.Challenge
+			evidence.Challenge = k.read().Gate.Challenge // before anything is observed: evidence is younger than it
 		}
+		evidence.Runtime, evidence.Probes = runtimeNow(), observe(probes)
 		k.change(func(r *Report) { r.Evidence = &evidence })
 		for range changes {
 			challenge := k.read().Gate.Challenge
@@ -106,7 +113,7 @@ func dial(probe Probe, timeout time.Duration) Observation {
 	if address, err := netip.ParseAddr(probe.Address); err == nil {
 		outcome = outcomeOf(netip.AddrPortFrom(address, probe.Port), timeout)
 	}
-	return Observation{gate.Shorten(probe.Name), outcome, time.Since(started).Milliseconds()}
+	return Observation{probe.Name, outcome, time.Since(started).Milliseconds()}
 }
 
 func outcomeOf(target netip.AddrPort, timeout time.Duration) string {
@@ -136,6 +143,6 @@ func outcomeOf(target netip.AddrPort, timeout time.Duration) string {
 // runtimeNow reads what the kernel says of itself. What cannot be read is empty, which nobody takes for a verdict.
 func runtimeNow() Runtime {
 	version, _ := gate.ReadTrusted("/proc/version", 1<<10)
-	release, _ := gate.ReadTrusted("/proc/sys/kernel/osrelease", 1<<10)
+	release, _ := gate.ReadTrusted("/proc/sys/kernel/osrelease", 128)
 	return Runtime{Version: strings.TrimSpace(string(version)), Release: strings.TrimSpace(string(release))}
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 	collectAt = 50
 	// lastArchive bounds how long an archive may go on after SIGTERM; the kubelet's grace is what really ends it.
 	lastArchive = 15 * time.Minute
+	// lastWordWithin bounds how long the end waits for the mover to hear how that archive ended.
+	lastWordWithin = time.Second
 )
 
 // keeper is one process. Its parts work beside each other and meet on the board.
@@ -31,7 +34,8 @@ type keeper struct {
 	board
 	paths   gate.Paths
 	entries entryList
-	moving  mover
+	turn    turn
+	told    atomic.Uint64 // the last change that a mover was told of
 
 	mutex     sync.Mutex
 	busy      bool          // a preparation runs
@@ -40,8 +44,8 @@ type keeper struct {
 	endWithin *int          // an end was ordered, with this grace, for every init from then on
 }
 
-// mover guards that one archive runs at a time and lets the end of the process wait for it.
-type mover struct {
+// turn lets one archive run at a time, and the end of the process wait for it.
+type turn struct {
 	sync.WaitGroup
 	mutex   sync.Mutex
 	running bool
@@ -71,8 +75,10 @@ func Run(paths gate.Paths, version string) int {
 	go k.callHome(living)
 	debug.FreeOSMemory()
 	<-terminated.Done()
-	if !k.moving.finish(lastArchive) {
+	if wasRunning, isOver := k.turn.finish(lastArchive); !isOver {
 		log.Printf("an archive was still running %s after SIGTERM", lastArchive)
+	} else if wasRunning {
+		k.lastWord(lastWordWithin)
 	}
 	return 0
 }
@@ -113,38 +119,38 @@ func (k *keeper) remember(version string) error {
 }
 
 // begin returns false when an archive runs already or the process ends.
-func (m *mover) begin() bool {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	if m.running || m.closed {
+func (t *turn) begin() bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.running || t.closed {
 		return false
 	}
-	m.running = true
-	m.Add(1)
+	t.running = true
+	t.Add(1)
 	return true
 }
 
-func (m *mover) done() {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.running = false
-	m.Done()
+func (t *turn) done() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.running = false
+	t.Done()
 }
 
 // finish lets nothing begin any more and waits for what runs.
-func (m *mover) finish(within time.Duration) bool {
-	m.mutex.Lock()
-	m.closed = true
-	m.mutex.Unlock()
+func (t *turn) finish(within time.Duration) (wasRunning, isOver bool) {
+	t.mutex.Lock()
+	wasRunning, t.closed = t.running, true
+	t.mutex.Unlock()
 	idle := make(chan struct{})
 	go func() {
-		m.Wait()
+		t.Wait()
 		close(idle)
 	}()
 	select {
 	case <-idle:
-		return true
+		return wasRunning, true
 	case <-time.After(within):
-		return false
+		return wasRunning, false
 	}
 }

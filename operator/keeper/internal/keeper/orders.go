@@ -41,6 +41,7 @@ type archiveOrder struct {
 	Sequence int64  `json:"sequence"`
 	Final    bool   `json:"final"`
 	Grant    string `json:"grant"`
+	MaxBytes int64  `json:"maxBytes"` // 0 for no bound but the mover's
 }
 
 // obey carries an order out, or begins to. Doing one again changes nothing.
@@ -98,6 +99,12 @@ func (k *keeper) open(order openOrder) error {
 		return err
 	}
 	k.change(func(r *Report) { r.Gate.Opened = order.Challenge })
+	// Made durable beside the start: after a power loss it is what says that an agent has worked here.
+	go func() {
+		if err := gate.SyncFile(k.paths.Word()); err != nil {
+			log.Printf("word: %v", err)
+		}
+	}()
 	return nil
 }
 

@@ -66,12 +66,12 @@ func (k *keeper) runPreparation(order prepareOrder) {
 	} else {
 		log.Printf("preparing the workspace: %v", err)
 		result = Workspace{State: WorkspaceFailed, Message: gate.Shorten(err.Error())}
-		result.Code, _ = verdictOf(err, codeSetupFailed)
+		result.Code = codeOf(err, codeSetupFailed)
 	}
 	debug.FreeOSMemory()
 	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	k.busy = false
-	k.mutex.Unlock()
 	k.change(func(r *Report) { r.Workspace, r.Marker = result, marker })
 }
 
@@ -93,9 +93,6 @@ func (k *keeper) fill(order prepareOrder) (tree.Totals, error) {
 		return tree.Totals{}, err
 	}
 	totals, err := k.fillEmpty(order)
-	if err == nil && totals.Files > 0 {
-		err = tree.Sync(k.paths.Workspace)
-	}
 	if err == nil {
 		filling.Complete, filling.Files, filling.Bytes = true, totals.Files, totals.Bytes
 		err = gate.WriteJSON(k.paths.Marker(), filling, true)
@@ -129,6 +126,9 @@ func (k *keeper) fillEmpty(order prepareOrder) (tree.Totals, error) {
 		if totals, err = k.restore(order); err != nil {
 			return totals, err
 		}
+		if err := tree.Sync(k.paths.Workspace); err != nil {
+			return totals, err
+		}
 	}
 	entries, _ := k.entries.of(order.wantedEntries()) // prepare saw that they are there
 	written, err := tree.WriteEntries(k.paths.Workspace, entries)
@@ -137,20 +137,20 @@ func (k *keeper) fillEmpty(order prepareOrder) (tree.Totals, error) {
 	return totals, err
 }
 
-// verdictOf turns a failure into a code, and tells whether it may pass by itself.
-func verdictOf(err error, otherwise string) (code string, passes bool) {
+// codeOf turns a failure into the code that the operator acts on.
+func codeOf(err error, otherwise string) string {
 	var invalid *tree.InvalidError
 	var large *tree.TooLargeError
 	var failed *wire.FailedError
 	switch {
 	case errors.As(err, &failed) && !errors.Is(err, wire.ErrRefused):
-		return failed.Code, false
+		return failed.Code
 	case errors.Is(err, wire.ErrConnection), errors.Is(err, wire.ErrRefused):
-		return codeStoreUnavailable, true
+		return codeStoreUnavailable
 	case errors.As(err, &invalid):
-		return codeInvalidSnapshot, false
+		return codeInvalidSnapshot
 	case errors.As(err, &large):
-		return codeTooLarge, false
+		return codeTooLarge
 	}
-	return otherwise, false
+	return otherwise
 }

@@ -92,20 +92,28 @@ type Archiving struct {
 type board struct {
 	mutex    sync.Mutex
 	report   Report
+	changes  uint64 // how often it changed
 	watchers []chan struct{}
 }
 
 // read returns the state now. What pointers lead to is never changed in place.
 func (b *board) read() Report {
+	report, _ := b.readChange()
+	return report
+}
+
+// readChange returns the state now and which change made it.
+func (b *board) readChange() (Report, uint64) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return b.report
+	return b.report, b.changes
 }
 
 // change changes the state and wakes who watches it.
 func (b *board) change(do func(*Report)) {
 	b.mutex.Lock()
 	do(&b.report)
+	b.changes++
 	watchers := b.watchers
 	b.mutex.Unlock()
 	for _, watcher := range watchers {

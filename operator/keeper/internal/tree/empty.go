@@ -76,7 +76,7 @@ func remove(way *way, name string) error {
 			return err
 		}
 	}
-	fd, err := openAt(dirfd, name, folderFlags)
+	fd, err := openFolderAt(dirfd, name)
 	if err != nil {
 		return err
 	}

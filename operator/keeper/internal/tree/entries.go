@@ -23,7 +23,7 @@ type Entry struct {
 	Content []byte `json:"content"`
 }
 
-// WriteEntries writes entries into the tree: never through a link, never outside, never over something else.
+// WriteEntries writes entries into the tree, durably: never through a link, never outside, never over something else.
 func WriteEntries(root string, entries []Entry) (Totals, error) {
 	var totals Totals
 	if len(entries) > maxEntries {
@@ -40,6 +40,12 @@ func WriteEntries(root string, entries []Entry) (Totals, error) {
 		}
 		totals.Files++
 		totals.Bytes += int64(len(entry.Content))
+	}
+	if err == nil && len(entries) > 0 {
+		for !way.isAtRoot() && err == nil {
+			err = way.leave()
+		}
+		err = firstError(err, syscall.Fsync(way.here().fd))
 	}
 	if closing := way.close(); err == nil {
 		err = closing
@@ -97,14 +103,14 @@ func writeFile(dirfd int, name string, entry Entry) (failure error) {
 			failure = err
 		}
 	}()
-	return firstError(writeFullAt(fd, entry.Content, 0), syscall.Fchmod(fd, entry.Mode))
+	return firstError(writeFullAt(fd, entry.Content, 0), syscall.Fchmod(fd, entry.Mode), syscall.Fsync(fd))
 }
 
 func makeFolder(dirfd int, name string, mode uint32) error {
 	if err := syscall.Mkdirat(dirfd, name, folderMode); err != nil && !errors.Is(err, syscall.EEXIST) {
 		return err
 	}
-	fd, err := openAt(dirfd, name, folderFlags)
+	fd, err := openFolderAt(dirfd, name)
 	if err != nil {
 		return err
 	}
@@ -122,10 +128,10 @@ func (w *way) goToMaking(path string) (string, error) {
 	}
 	for w.path != parent {
 		next := nextName(w.path, parent)
-		fd, err := openAt(w.here().fd, next, folderFlags)
+		fd, err := openFolderAt(w.here().fd, next)
 		if errors.Is(err, syscall.ENOENT) {
 			if err = makeFolder(w.here().fd, next, parentMode); err == nil {
-				fd, err = openAt(w.here().fd, next, folderFlags)
+				fd, err = openFolderAt(w.here().fd, next)
 			}
 		}
 		if err != nil {

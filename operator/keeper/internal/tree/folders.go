@@ -128,7 +128,7 @@ func (w *way) goTo(path string) (string, error) {
 	}
 	for w.path != parent {
 		next := nextName(w.path, parent)
-		fd, err := openAt(w.here().fd, next, folderFlags)
+		fd, err := openFolderAt(w.here().fd, next)
 		if err != nil {
 			return "", atPath(join(w.path, next), err)
 		}

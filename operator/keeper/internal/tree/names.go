@@ -52,3 +52,7 @@ func cutName(path string) (name, rest string) {
 	name, rest, _ = strings.Cut(path, "/")
 	return name, rest
 }
+
+func isName(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00")
+}

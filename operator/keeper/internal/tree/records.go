@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"syscall"
 	"unicode/utf8"
 )
 
@@ -26,6 +27,15 @@ const (
 // Time is a file's time, of any year.
 type Time struct {
 	Sec, Nsec int64
+}
+
+// timeOf reads the kernel's time. gVisor has negative nanoseconds before 1970, in 32 bits without a sign.
+func timeOf(stamp syscall.Timespec) Time {
+	t := Time{int64(stamp.Sec), int64(int32(uint32(stamp.Nsec)))}
+	if t.Nsec < 0 {
+		t.Sec, t.Nsec = t.Sec-1, t.Nsec+1e9
+	}
+	return t
 }
 
 // Record is one line of a manifest (PROTOCOL.md section 6), its names as raw bytes.

@@ -131,6 +131,8 @@ func (r *lineReader) next() ([]byte, error) {
 	}
 	r.long = append(r.long, line...)
 	switch {
+	case len(r.long) > r.limit:
+		return nil, Invalidf("a record of more than %d bytes", r.limit)
 	case err == nil:
 		return r.long[:len(r.long)-1], nil
 	case errors.Is(err, io.EOF) && len(r.long) == 0:

@@ -2,9 +2,7 @@ package tree
 
 import (
 	"fmt"
-	"os"
-	"strings"
-	"sync"
+	"math"
 	"syscall"
 	"unsafe"
 )
@@ -26,96 +24,10 @@ const (
 	seekData = 3
 	seekHole = 4
 
+	// Never with O_DIRECTORY: gVisor follows a link that is opened with O_NOFOLLOW and O_DIRECTORY.
 	readFlags   = syscall.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC | syscall.O_NOCTTY
-	folderFlags = readFlags | syscall.O_DIRECTORY
 	createFlags = syscall.O_WRONLY | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
 )
-
-type openHow struct {
-	flags, mode, resolve uint64
-}
-
-// canOpenat2 is false under gVisor and under old seccomp profiles.
-var canOpenat2 = sync.OnceValue(func() bool {
-	fd, err := openat2(-100, "/", folderFlags, resolveNoMagiclinks)
-	if err != nil {
-		return false
-	}
-	closeFD(fd)
-	return true
-})
-
-func openat2(dirfd int, name string, flags int, resolve uint64) (int, error) {
-	pointer, err := syscall.BytePtrFromString(name)
-	if err != nil {
-		return -1, err
-	}
-	how := openHow{flags: uint64(flags), resolve: resolve}
-	for {
-		fd, _, errno := syscall.Syscall6(sysOpenat2, uintptr(dirfd), uintptr(unsafe.Pointer(pointer)),
-			uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
-		if errno == 0 {
-			return int(fd), nil
-		}
-		if errno != syscall.EINTR && errno != syscall.EAGAIN {
-			return -1, errno
-		}
-	}
-}
-
-// openAt opens one name in a folder, never through a link and never into another mount (EXDEV).
-func openAt(dirfd int, name string, flags int) (int, error) {
-	if !isName(name) {
-		return -1, syscall.EINVAL
-	}
-	if canOpenat2() {
-		return openat2(dirfd, name, flags, resolveNoXdev|resolveNoMagiclinks|resolveNoSymlinks|resolveBeneath)
-	}
-	fd, err := plainOpenAt(dirfd, name, flags, 0)
-	if err != nil {
-		return -1, err
-	}
-	var folder, opened syscall.Stat_t
-	if err := firstError(syscall.Fstat(dirfd, &folder), syscall.Fstat(fd, &opened)); err != nil {
-		closeFD(fd)
-		return -1, err
-	}
-	if folder.Dev != opened.Dev {
-		closeFD(fd)
-		return -1, syscall.EXDEV
-	}
-	return fd, nil
-}
-
-// createAt makes a new file for writing.
-func createAt(dirfd int, name string) (int, error) {
-	if !isName(name) {
-		return -1, syscall.EINVAL
-	}
-	return plainOpenAt(dirfd, name, createFlags, 0o600)
-}
-
-// openParent opens the folder above an open one. The caller compares what it got with what it expects.
-func openParent(dirfd int) (int, error) {
-	return plainOpenAt(dirfd, "..", folderFlags, 0)
-}
-
-func plainOpenAt(dirfd int, name string, flags int, mode uint32) (int, error) {
-	for {
-		fd, err := syscall.Openat(dirfd, name, flags, mode)
-		if err != syscall.EINTR {
-			return fd, err
-		}
-	}
-}
-
-func openRoot(path string) (int, error) {
-	fd, err := syscall.Open(path, folderFlags, 0)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return fd, nil
-}
 
 func statAt(dirfd int, name string) (syscall.Stat_t, error) {
 	var st syscall.Stat_t
@@ -198,21 +110,16 @@ func setTime(fd int, name string, mtime Time) error {
 	return orNil(errno)
 }
 
-// changeModeAt changes the mode of exactly the file that st describes, however names move meanwhile.
-func changeModeAt(dirfd int, name string, st *syscall.Stat_t, mode uint32) error {
-	fd, err := plainOpenAt(dirfd, name, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return err
+// diskSize is how large the file system is.
+func diskSize(fd int) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Fstatfs(fd, &st); err != nil {
+		return 0, err
 	}
-	defer closeFD(fd)
-	var now syscall.Stat_t
-	if err := syscall.Fstat(fd, &now); err != nil {
-		return err
+	if st.Blocks == 0 || st.Blocks > uint64(math.MaxInt64/st.Bsize) {
+		return math.MaxInt64, nil // one that does not tell
 	}
-	if now.Dev != st.Dev || now.Ino != st.Ino || now.Mode&syscall.S_IFMT != st.Mode&syscall.S_IFMT {
-		return errChanged
-	}
-	return syscall.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
+	return int64(st.Blocks) * st.Bsize, nil
 }
 
 func syncFileSystem(fd int) error {
@@ -241,10 +148,6 @@ func firstError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-func isName(name string) bool {
-	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00")
 }
 
 // namesIn lists a folder.

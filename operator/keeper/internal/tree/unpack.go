@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -157,7 +158,7 @@ func (u *unpacking) link(dirfd int, name, path string) error {
 		var next string
 		var below int
 		next, parent = cutName(parent)
-		below, err = openAt(fd, next, folderFlags)
+		below, err = openFolderAt(fd, next)
 		closeFD(fd)
 		fd = below
 	}
@@ -183,9 +184,9 @@ func (u *unpacking) file(dirfd int, name string, record Record, m readMember) (f
 		if segments, head, err = readSparseMap(u.tar.from, m.size); err != nil {
 			return cutOff(err)
 		}
-		if err := ftruncate(fd, m.size); err != nil {
-			return err
-		}
+	}
+	if err := ftruncate(fd, m.size); err != nil {
+		return err
 	}
 	stored := head
 	for _, one := range segments {
@@ -203,7 +204,8 @@ func (u *unpacking) file(dirfd int, name string, record Record, m readMember) (f
 	return firstError(syscall.Fchmod(fd, record.Mode), setTime(fd, "", record.Mtime))
 }
 
-// fill writes a file's data and compares the whole with its record.
+// fill writes a file's data and compares the whole with its record. Zeros stay holes: gVisor shows nobody the holes of
+// a sparse file, so that an archive made there holds them as data.
 func (u *unpacking) fill(fd int, segments []segment, record Record) error {
 	u.digest.Reset()
 	at := int64(0)
@@ -216,8 +218,10 @@ func (u *unpacking) fill(fd int, segments []segment, record Record) error {
 				return cutOff(err)
 			}
 			u.digest.Write(chunk)
-			if err := writeFullAt(fd, chunk, at); err != nil {
-				return err
+			if !isZeros(chunk) {
+				if err := writeFullAt(fd, chunk, at); err != nil {
+					return err
+				}
 			}
 			at += int64(len(chunk))
 		}
@@ -243,7 +247,7 @@ func finishFolders(root string, records *Spool) error {
 		if err != nil {
 			return err
 		}
-		fd, err := openAt(way.here().fd, name, folderFlags)
+		fd, err := openFolderAt(way.here().fd, name)
 		if err != nil {
 			return atPath(record.Path, err)
 		}
@@ -260,6 +264,17 @@ func finishFolders(root string, records *Spool) error {
 		err = closing
 	}
 	return err
+}
+
+func isZeros(data []byte) bool {
+	for len(data) > 0 {
+		n := min(len(data), len(zeros))
+		if !bytes.Equal(data[:n], zeros[:n]) {
+			return false
+		}
+		data = data[n:]
+	}
+	return true
 }
 
 func ftruncate(fd int, size int64) error {

@@ -2,11 +2,11 @@ package tree
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"os"
 	"sort"
 	"syscall"
@@ -15,7 +15,7 @@ import (
 const (
 	readBuffer = 128 << 10
 	// attempts bounds how often a name that changes under the walk is looked at anew.
-	attempts = 5
+	attempts = 50
 )
 
 // Totals is what an archive holds.
@@ -28,37 +28,40 @@ type Totals struct {
 
 // walk writes a tree as a tar and records.
 type walk struct {
-	way     *way
-	tar     *tarWriter
-	records *Spool
-	totals  Totals
-	notice  func(Totals)
-	links   map[inode]*linked
-	holes   int64
-	digest  hash.Hash
-	buffer  []byte
-	uid     uint32
+	way      *way
+	tar      *tarWriter
+	records  *Spool
+	totals   Totals
+	notice   func(Totals)
+	links    map[inode]Record // the first of each group of hard links
+	holes    int64
+	dense    int64 // bytes of files without holes, or whose holes nobody shows us
+	disk     int64 // the size of the file system, which such bytes cannot exceed
+	maxBytes int64
+	digest   hash.Hash
+	buffer   []byte
+	uid      uint32
 }
 
 type inode struct{ dev, ino uint64 }
 
-// linked is the first of a group of hard links.
-type linked struct {
-	record Record
-}
-
 // Archive walks the tree at root and writes it to layer as a tar and to records as records. It tells notice now and
 // then how far it is. Nothing the tree's owner does meanwhile leads it outside or makes it wait.
-func Archive(root string, layer io.Writer, records *Spool, notice func(Totals)) (Totals, error) {
+//
+// A sparse file may claim any size at no cost. Where its holes show they are bounded, where they do not (gVisor) the
+// disk's own size bounds what can be read; maxBytes (0 for none) ends it sooner.
+func Archive(root string, maxBytes int64, layer io.Writer, records *Spool, notice func(Totals)) (Totals, error) {
 	way, err := newWay(root)
 	if err != nil {
 		return Totals{}, err
 	}
-	w := &walk{
-		way: way, tar: &tarWriter{out: layer}, records: records, notice: notice,
-		links: map[inode]*linked{}, digest: sha256.New(), buffer: make([]byte, readBuffer), uid: uint32(os.Geteuid()),
+	w := newWalk(way, layer, records, notice)
+	if maxBytes > 0 {
+		w.maxBytes = maxBytes
 	}
-	err = w.run()
+	if w.disk, err = diskSize(way.here().fd); err == nil {
+		err = w.run()
+	}
 	// Modes that were opened up are put back on leaving, also when the walk failed.
 	if closing := way.close(); err == nil {
 		err = closing
@@ -68,6 +71,14 @@ func Archive(root string, layer io.Writer, records *Spool, notice func(Totals)) 
 	}
 	w.totals.RawBytes = w.tar.written
 	return w.totals, err
+}
+
+func newWalk(way *way, layer io.Writer, records *Spool, notice func(Totals)) *walk {
+	return &walk{
+		way: way, tar: &tarWriter{out: layer}, records: records, notice: notice,
+		links: map[inode]Record{}, digest: sha256.New(), buffer: make([]byte, readBuffer), uid: uint32(os.Geteuid()),
+		disk: math.MaxInt64, maxBytes: math.MaxInt64,
+	}
 }
 
 func (w *walk) run() error {
@@ -162,7 +173,7 @@ func (w *walk) addSymlink(dirfd int, name, path string, st *syscall.Stat_t) erro
 }
 
 func (w *walk) addFolder(dirfd int, name, path string, st *syscall.Stat_t) error {
-	fd, opened, err := w.open(dirfd, name, st, folderFlags, 0o500)
+	fd, opened, err := w.open(dirfd, name, st, 0o500)
 	if err != nil {
 		return err
 	}
@@ -186,7 +197,7 @@ func (w *walk) addFolder(dirfd int, name, path string, st *syscall.Stat_t) error
 }
 
 func (w *walk) addFile(dirfd int, name, path string, st *syscall.Stat_t) (failure error) {
-	fd, opened, err := w.open(dirfd, name, st, readFlags, 0o400)
+	fd, opened, err := w.open(dirfd, name, st, 0o400)
 	if err != nil {
 		return err
 	}
@@ -197,10 +208,10 @@ func (w *walk) addFile(dirfd int, name, path string, st *syscall.Stat_t) (failur
 		}
 	}
 	key := inode{uint64(opened.Dev), opened.Ino}
-	if first := w.links[key]; first != nil {
-		record := first.record
+	if first, isLink := w.links[key]; isLink {
+		record := first
 		record.Path = path
-		return w.put(member{record: record, flag: tarLink, target: first.record.Path, uid: opened.Uid, gid: opened.Gid})
+		return w.put(member{record: record, flag: tarLink, target: first.Path, uid: opened.Uid, gid: opened.Gid})
 	}
 	record := recordOf(path, TypeFile, &opened.Stat_t)
 	if opened.Nlink > 1 {
@@ -210,139 +221,7 @@ func (w *walk) addFile(dirfd int, name, path string, st *syscall.Stat_t) (failur
 		return err
 	}
 	if record.Link > 0 {
-		w.links[key] = &linked{record}
+		w.links[key] = record
 	}
 	return nil
-}
-
-// store writes a file's member and its record, which says what the tar holds.
-func (w *walk) store(fd int, record Record, st *syscall.Stat_t) (Record, error) {
-	segments, isSparse := segmentsOf(fd, st)
-	m := member{record: record, flag: tarFile, stored: record.Size, sparse: isSparse, uid: st.Uid, gid: st.Gid}
-	var head []byte
-	if isSparse {
-		head = sparseMap(segments, record.Size)
-		m.stored = int64(len(head))
-		for _, one := range segments {
-			m.stored += one.length
-		}
-		if w.holes += record.Size - m.stored; w.holes > maxHoles {
-			return record, &TooLargeError{fmt.Sprintf("holes of more than %d GiB in sparse files", maxHoles>>30)}
-		}
-	} else {
-		segments = []segment{{0, record.Size}}
-	}
-	if err := w.tar.add(m); err != nil {
-		return record, err
-	}
-	if _, err := w.tar.Write(head); err != nil {
-		return record, err
-	}
-	sum, err := w.copySegments(fd, segments, record.Size)
-	if err != nil {
-		return record, err
-	}
-	if err := w.tar.pad(m.stored); err != nil {
-		return record, err
-	}
-	record.SHA256 = sum
-	w.totals.Bytes += record.Size
-	return record, w.note(record)
-}
-
-// copySegments copies data to the tar and returns the digest of the whole file, holes included. A file that shrinks
-// meanwhile reads as zeros from there on; one that grows is cut at the size it had.
-func (w *walk) copySegments(fd int, segments []segment, size int64) (string, error) {
-	w.digest.Reset()
-	at := int64(0)
-	for _, one := range segments {
-		hashZeros(w.digest, one.offset-at)
-		end := one.offset + one.length
-		for at = one.offset; at < end; {
-			chunk := w.buffer[:min(int64(len(w.buffer)), end-at)]
-			n, err := readFullAt(fd, chunk, at)
-			if err != nil {
-				return "", err
-			}
-			clear(chunk[n:])
-			w.digest.Write(chunk)
-			if _, err := w.tar.Write(chunk); err != nil {
-				return "", err
-			}
-			at += int64(len(chunk))
-		}
-	}
-	hashZeros(w.digest, size-at)
-	return hex.EncodeToString(w.digest.Sum(nil)), nil
-}
-
-// put writes a member without content and its record.
-func (w *walk) put(m member) error {
-	if err := w.tar.add(m); err != nil {
-		return err
-	}
-	return w.note(m.record)
-}
-
-func (w *walk) note(record Record) error {
-	w.totals.Files++
-	w.totals.RawBytes = w.tar.written
-	w.notice(w.totals)
-	return w.records.Add(record)
-}
-
-func recordOf(path, kind string, st *syscall.Stat_t) Record {
-	record := Record{
-		Path: path, Type: kind, Mode: st.Mode & modeBits,
-		Mtime: Time{int64(st.Mtim.Sec), int64(st.Mtim.Nsec)},
-	}
-	if kind == TypeFile {
-		record.Size = st.Size
-	}
-	return record
-}
-
-// openedStat is what an opened file is; its mode is the one it had before it was opened up.
-type openedStat struct {
-	syscall.Stat_t
-	wasOpenedUp bool
-}
-
-// open opens what st describes and makes sure that it is still of that type. Where our own mode bits are in the way
-// (need: read, and search for folders) they are added; the caller puts them back.
-func (w *walk) open(dirfd int, name string, st *syscall.Stat_t, flags int, need uint32) (int, openedStat, error) {
-	opened := openedStat{}
-	if w.uid != 0 && st.Uid == w.uid && st.Mode&need != need {
-		if err := changeModeAt(dirfd, name, st, st.Mode&modeBits|need); err != nil {
-			return -1, opened, err
-		}
-		opened.wasOpenedUp = true
-	}
-	fd, err := openAt(dirfd, name, flags)
-	if err == nil {
-		err = syscall.Fstat(fd, &opened.Stat_t)
-	}
-	if err == nil && (opened.Mode&syscall.S_IFMT != st.Mode&syscall.S_IFMT ||
-		(opened.wasOpenedUp && (opened.Ino != st.Ino || opened.Dev != st.Dev))) {
-		err = errChanged
-	}
-	if err != nil {
-		closeFD(fd)
-		if opened.wasOpenedUp {
-			err = errors.Join(err, ignoreGone(changeModeAt(dirfd, name, st, st.Mode&modeBits)))
-		}
-		return -1, opened, err
-	}
-	if opened.wasOpenedUp {
-		opened.Mode = st.Mode
-	}
-	return fd, opened, nil
-}
-
-// ignoreGone drops what says that there is nothing left to put back.
-func ignoreGone(err error) error {
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, errChanged) {
-		return nil
-	}
-	return err
 }

@@ -24,6 +24,7 @@ const (
 	serverName = "sandhold-mover"
 
 	tokenLimit   = 6 << 10
+	codeLimit    = 64
 	podInfoLimit = 64 << 10
 	dialTimeout  = 5 * time.Second
 	helloTimeout = 10 * time.Second
@@ -58,7 +59,7 @@ type FailedError struct {
 func (e *FailedError) Error() string { return fmt.Sprintf("the mover says %s: %s", e.Code, e.Message) }
 
 func (r Reply) failure() error {
-	return &FailedError{Code: gate.Shorten(r.Code), Message: gate.Shorten(r.Message)}
+	return &FailedError{Code: r.Code[:min(len(r.Code), codeLimit)], Message: gate.Shorten(r.Message)}
 }
 
 // ErrRefused says that the mover did not accept this keeper.

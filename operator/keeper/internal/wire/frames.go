@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,10 @@ const (
 	headerSize = 5
 	// dataChunk is what we put into one D frame: enough to be cheap, little enough to keep memory small.
 	dataChunk = 128 << 10
+	// flushEvery makes progress visible while data compresses to next to nothing.
+	flushEvery = 5 * time.Second
+	// longestHold bounds how long a peer may say that it is not ready to read.
+	longestHold = 10 * time.Minute
 )
 
 // ErrConnection wraps every failure of the connection itself, so that it is never mistaken for a verdict on what was
@@ -43,6 +48,7 @@ type Conn struct {
 
 	writing sync.Mutex
 	header  [headerSize]byte
+	written atomic.Int64 // when the last write was done, in nanoseconds since 1970
 }
 
 // NewConn frames a connection; every single read and write must finish within timeout.
@@ -151,7 +157,15 @@ func (c *Conn) write(kind byte, payload []byte) error {
 	if _, err := c.inner.Write(payload); err != nil {
 		return connectionError(err)
 	}
+	c.written.Store(time.Now().UnixNano())
 	return nil
+}
+
+// holdOn lets a write that waits go on waiting: the peer says that it is not ready yet, but there.
+func (c *Conn) holdOn() {
+	if time.Since(time.Unix(0, c.written.Load())) < longestHold {
+		_ = c.inner.SetWriteDeadline(time.Now().Add(c.timeout)) // fails on a closed connection, as the write then does
+	}
 }
 
 // connectionError keeps only the words of its cause: an end of the connection must never pass for the end of a part.
@@ -161,13 +175,14 @@ func connectionError(err error) error {
 
 // PartWriter sends one part of a transfer as D frames.
 type PartWriter struct {
-	conn   *Conn
-	buffer []byte
+	conn    *Conn
+	buffer  []byte
+	flushed time.Time
 }
 
 // NewPart starts a part.
 func (c *Conn) NewPart() *PartWriter {
-	return &PartWriter{conn: c, buffer: make([]byte, 0, dataChunk)}
+	return &PartWriter{conn: c, buffer: make([]byte, 0, dataChunk), flushed: time.Now()}
 }
 
 func (w *PartWriter) Write(data []byte) (int, error) {
@@ -176,7 +191,7 @@ func (w *PartWriter) Write(data []byte) (int, error) {
 		room := min(cap(w.buffer)-len(w.buffer), len(data)-written)
 		w.buffer = append(w.buffer, data[written:written+room]...)
 		written += room
-		if len(w.buffer) == cap(w.buffer) {
+		if len(w.buffer) == cap(w.buffer) || time.Since(w.flushed) > flushEvery {
 			if err := w.flush(); err != nil {
 				return written, err
 			}
@@ -190,7 +205,7 @@ func (w *PartWriter) flush() error {
 		return nil
 	}
 	err := w.conn.write(KindData, w.buffer)
-	w.buffer = w.buffer[:0]
+	w.buffer, w.flushed = w.buffer[:0], time.Now()
 	return err
 }
 

@@ -23,6 +23,7 @@ func (c *Conn) Verdict() (string, error) {
 		}
 		switch reply.Type {
 		case "wait":
+			c.holdOn()
 		case "stored":
 			return reply.Key, nil
 		case "failed":
