@@ -42,6 +42,7 @@ class ApiServer:
         self._folder = folder
         self._binaries = binary_folder
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._key = folder / "service-accounts.key"
         self.token = secrets.token_hex(16)
         self.port, self._etcd_port, self._peer_port = free_ports(3)
 
@@ -59,11 +60,10 @@ class ApiServer:
         """Start both, wait until they serve, and make our kinds known."""
         (self._folder / "keys").mkdir(parents=True)
         (self._folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
-        key = self._folder / "service-accounts.key"
-        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        subprocess.run(["openssl", "genrsa", "-out", str(self._key), "2048"], check=True, capture_output=True)
         try:
             self._spawn("etcd", self._etcd_arguments())
-            self._spawn("kube-apiserver", self._apiserver_arguments(key))
+            self._spawn("kube-apiserver", self._apiserver_arguments())
             self._until("the API server is ready", self._is_ready)
             self.kubeconfig.write_text(json.dumps(self._kubeconfig()))
             self._install_crds()
@@ -82,6 +82,14 @@ class ApiServer:
                 process.kill()
                 process.wait()
         self._processes.clear()
+
+    def restart(self) -> None:
+        """The API server is killed and comes back with the same content."""
+        killed = self._processes.pop()
+        killed.kill()
+        killed.wait()
+        self._spawn("kube-apiserver", self._apiserver_arguments())
+        self._until("the API server is ready again", self._is_ready)
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A request past the door: what others do to the objects. PATCH is a merge patch."""
@@ -163,13 +171,13 @@ class ApiServer:
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"test={peer}"),
         ]
 
-    def _apiserver_arguments(self, key: Path) -> list[str]:
+    def _apiserver_arguments(self) -> list[str]:
         return [
             *(f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", "--bind-address=127.0.0.1"),
             *(f"--secure-port={self.port}", f"--cert-dir={self._folder / 'keys'}"),
             *("--authorization-mode=RBAC", f"--token-auth-file={self._folder / 'tokens.csv'}"),
             *("--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default.svc"),
-            *(f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}"),
+            *(f"--service-account-key-file={self._key}", f"--service-account-signing-key-file={self._key}"),
             "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none",
         ]

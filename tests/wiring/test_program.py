@@ -256,3 +256,14 @@ def test_a_lost_lease_ends_the_process(installation: Installation) -> None:
     assert process.says("somebody-else")
     assert installation.holder() == "somebody-else"
     assert not process.says("Traceback")
+
+
+@pytest.mark.usefixtures("furnished")
+def test_an_api_server_that_comes_back_finds_the_operator_at_work(installation: Installation) -> None:
+    server, namespace = installation.server, installation.namespace
+    process = installation.start(SANDHOLD_LEASE_SECONDS="60")
+    eventually(installation.holder, "leading")
+    server.restart()
+    server.request("POST", f"{GROUP}/namespaces/{namespace}/agentsandboxes", sandbox())
+    eventually(lambda: ready_reason(server, namespace, "agentsandboxes", "coder")[0] == "True", "walls stand")
+    assert process.popen.poll() is None
