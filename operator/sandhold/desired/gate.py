@@ -54,7 +54,7 @@ def _prepare(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
         return Step(trouble=(WORKSPACE_READY, trouble), wake_after=archiving.SHORTEST_DELAY)
     source = situation.content
     entries = orders.entries_document(sandbox.spec.workspace.entries)
-    preparation = _preparation(situation, entries, writes_entries=source is None or not situation.status.restarts)
+    preparation = _preparation(situation, entries, writes_entries=source is None or situation.status.started_at is None)
     if isinstance(preparation, Trouble):
         return Step(trouble=(EGRESS_VERIFIED, preparation), wake_after=archiving.SHORTEST_DELAY)
     store = store_of(sandbox, situation.world.installation.backends)

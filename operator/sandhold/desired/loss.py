@@ -1,5 +1,10 @@
 """What may have been lost, and what must not be started over: comparing what is known of a slot with what is stored."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from sandhold.desired.lifecycle import MOST_RESTARTS
+from sandhold.desired.plan import Event
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Manifest, StoreTrouble
 from sandhold.reasons import Refusal, RefusalCode, refuse
@@ -24,6 +29,17 @@ def history_refusal(situation: Situation) -> Refusal | None:
         f"Archive {newest[0]}-{newest[1]} of the workspace is known to exist, and the newest one in the store is: "
         f"{numbered(content)}",
     )
+
+
+def too_many_losses() -> Refusal:
+    """Why a session is not tried for ever."""
+    message = f"More than {MOST_RESTARTS} pods in a row were lost while the session was to run"
+    return refuse(RefusalCode.SANDBOX_CREATE_FAILED, message)
+
+
+def warning(refusal: Refusal, new: Mapping[str, Any] | None) -> tuple[Event, ...]:
+    """The Event of a refusal, once: with the status that tells of it first."""
+    return (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()
 
 
 def recovery_point(situation: Situation) -> str:

@@ -91,8 +91,8 @@ class Situation:
 
     @property
     def is_connected(self) -> bool:
-        """Whether that keeper can be given orders now."""
-        return self.keeper is not None and self.keeper.connected
+        """Whether that keeper can be given orders now. One that has not said yet how it is decides nothing."""
+        return self.keeper is not None and self.keeper.connected and self.keeper.report is not None
 
     @property
     def report(self) -> KeeperReport:
@@ -113,6 +113,11 @@ class Situation:
     def head_epoch(self) -> int:
         """The highest epoch in the store."""
         return self.history.head.epoch if self.history is not None and self.history.head is not None else 0
+
+    @property
+    def next_epoch(self) -> int:
+        """A number above every epoch that anybody may have used."""
+        return max(self.epoch, self.head_epoch, *(pod.epoch for pod in self.pods or ()), 0) + 1
 
     @property
     def stopping_since(self) -> datetime | None:
@@ -210,8 +215,7 @@ def gate_may_be_open(situation: Situation) -> bool:
 
 def _keeper_denies(situation: Situation) -> bool:
     """Whether a keeper that is there now says that the gate was never opened, long enough after the stop began."""
-    is_there = situation.is_connected and situation.keeper is not None and situation.keeper.report is not None
-    return is_there and situation.seconds_since(situation.stopping_since) >= SETTLE_SECONDS
+    return situation.is_connected and situation.seconds_since(situation.stopping_since) >= SETTLE_SECONDS
 
 
 def is_gone(pod: SeenPod | None, now: datetime) -> bool:

@@ -48,19 +48,13 @@ def _from_rest(situation: Situation) -> Plan:
         return Plan(status=status.waiting(situation, WORKSPACE_READY, unknown), wake_after=UNKNOWN_SECONDS)
     return Plan(
         finalizer_add=None if situation.has_finalizer else names.FINALIZER_WORKSPACE,
-        status=status.new_start(situation, admission.tier, admission.runtime_class, next_epoch(situation)),
+        status=status.new_start(situation, admission.tier, admission.runtime_class, situation.next_epoch),
     )
-
-
-def next_epoch(situation: Situation) -> int:
-    """A number above every epoch that anybody may have used."""
-    return max(situation.epoch, situation.head_epoch, *(pod.epoch for pod in situation.pods or ()), 0) + 1
 
 
 def _turn_away(situation: Situation, refusal: Refusal, about: str) -> Plan:
     new = status.turned_away(situation, refusal, about)
-    events = (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()
-    return Plan(status=new, events=events, wake_after=RECHECK_SECONDS)
+    return Plan(status=new, events=loss.warning(refusal, new), wake_after=RECHECK_SECONDS)
 
 
 def _without_pod(situation: Situation) -> Plan:
@@ -79,16 +73,15 @@ def _without_pod(situation: Situation) -> Plan:
 
 def _replace(situation: Situation) -> Plan:
     was_open = gate_may_be_open(situation)
-    restarts = lifecycle.restarts_in_a_row(situation) if was_open else situation.status.restarts
+    restarts = lifecycle.restarts_in_a_row(situation)
     dead = situation.pod
     is_left = dead is not None and dead.is_dead and dead.deletion is None
     cause = "its containers have ended for good"
     bury = (Delete(dead.reference, dead.uid, cause),) if dead is not None and is_left else ()
-    if restarts is not None and restarts > lifecycle.MOST_RESTARTS:
-        message = f"More than {lifecycle.MOST_RESTARTS} pods in a row were lost while the session was to run"
-        refusal = refuse(RefusalCode.SANDBOX_CREATE_FAILED, message)
-        return Plan(writes=bury, status=status.failed(situation, "Refused", refusal, POD_READY))
-    new = status.restart(situation, next_epoch(situation), restarts)
+    if restarts > lifecycle.MOST_RESTARTS:
+        new = status.failed(situation, "Refused", loss.too_many_losses(), POD_READY)
+        return Plan(writes=bury, status=new, events=loss.warning(loss.too_many_losses(), new))
+    new = status.restart(situation, situation.next_epoch, restarts)
     message = f"The pod is gone while the session was to run; {loss.recovery_point(situation)}."
     events = (Event("Warning", "PodLost", message),) if was_open else ()
     return Plan(writes=(*archiving.index_writes(situation), *bury), status=new, events=events)
@@ -133,5 +126,4 @@ def _name_is_taken(situation: Situation) -> Plan:
 
 def _hold_up(situation: Situation, about: str, refusal: Refusal) -> Plan:
     new = status.held_up(situation, refusal, about)
-    events = (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()
-    return Plan(status=new, events=events, wake_after=REFUSED_SECONDS)
+    return Plan(status=new, events=loss.warning(refusal, new), wake_after=REFUSED_SECONDS)

@@ -4,15 +4,16 @@ Until the gate may be open a pod can be thrown away for anything that is wrong w
 only an orderly stop may end it: what is refused then goes through `stopping.begin_stop`.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from sandhold.api.session import StopReason
 from sandhold.backends.admit import Admission
-from sandhold.desired import archiving, gate, lifecycle, seen, status, stopping, walls
+from sandhold.desired import archiving, gate, lifecycle, loss, seen, status, stopping, walls
 from sandhold.desired.difference import is_outdated, pod_differences
 from sandhold.desired.patience import SILENCE_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, first_of
-from sandhold.desired.plan import Delete, Event, Plan
+from sandhold.desired.plan import Delete, Plan
 from sandhold.desired.pod import sandbox_pod
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation, gate_may_be_open
@@ -28,7 +29,7 @@ def plan_watch(situation: Situation, pod: SeenPod) -> Plan:
     report = situation.report
     if report.opened and report.opened == report.challenge:
         return _run(situation, pod)
-    if situation.status.phase == "Ready" and situation.keeper is None:
+    if situation.status.phase == "Ready" and (situation.keeper is None or situation.keeper.report is None):
         return Plan(wake_after=first_of([_until_expiry(situation)]))
     return _throw_away(situation, pod) or _give_up(situation, pod) or _approach(situation, pod)
 
@@ -50,24 +51,21 @@ def _run(situation: Situation, pod: SeenPod) -> Plan:
 def _recovery(situation: Situation) -> str:
     """Where the workspace came from. Only the operator knows that it replaces a lost pod's."""
     found = situation.report.marker_recovery or "Initialized"
-    return "Repaired" if found == "Restored" and situation.status.restarts else found
+    return "Repaired" if found == "Restored" and situation.status.started_at is not None else found
 
 
 def _throw_away(situation: Situation, pod: SeenPod) -> Plan | None:
     """A pod whose gate was never opened, and that is not, or no longer, what is wanted."""
-    sandbox, admission = situation.sandbox, situation.admission
     if gate_may_be_open(situation):
         return None
-    if isinstance(admission, Refusal):
-        delete = Delete(pod.reference, pod.uid, f"refused before it ran: {admission.code}")
-        new = status.turned_away(situation, admission)
-        return Plan(writes=(delete,), status=new, events=_warning(admission, new))
-    if sandbox is None or not isinstance(admission, Admission):
-        return Plan(wake_after=UNKNOWN_SECONDS)
-    material = walls.pod_material(situation, sandbox, admission)
-    if isinstance(material, Trouble):
+    asked = _asked(situation)
+    if asked is None:
         return Plan(wake_after=WAIT_SECONDS)
-    return _compare(situation, pod, sandbox_pod(material, sandbox, situation.session, situation.epoch))
+    if isinstance(asked, Refusal):
+        delete = Delete(pod.reference, pod.uid, f"refused before it ran: {asked.code}")
+        new = status.turned_away(situation, asked)
+        return Plan(writes=(delete,), status=new, events=loss.warning(asked, new))
+    return _compare(situation, pod, asked)
 
 
 def _compare(situation: Situation, pod: SeenPod, asked: dict[str, Any]) -> Plan | None:
@@ -100,7 +98,7 @@ def _refuse(situation: Situation, pod: SeenPod, reason: StopReason, about: tuple
         return stopping.begin_stop(situation, reason, refusal)
     new = status.failed(situation, reason, refusal, name)
     delete = Delete(pod.reference, pod.uid, f"refused before it ran: {refusal.code}")
-    return Plan(writes=(delete,), status=new, events=_warning(refusal, new))
+    return Plan(writes=(delete,), status=new, events=loss.warning(refusal, new))
 
 
 def _approach(situation: Situation, pod: SeenPod) -> Plan:
@@ -134,7 +132,7 @@ def _on_the_way(situation: Situation, pod: SeenPod, step: gate.Step, *, was_read
 def _rescue(situation: Situation, pod: SeenPod) -> Plan:
     """Somebody else deletes the pod: what its grace leaves is used for the archive; then another pod follows."""
     if not gate_may_be_open(situation):
-        return Plan(wake_after=UNKNOWN_SECONDS)
+        return _deleted_while_shut(situation, pod)
     can = situation.keeps_archives is not False and situation.final_archive is None
     calls = (
         archiving.archive_calls(situation, pod, pod.deleted_for(situation.now))
@@ -144,6 +142,30 @@ def _rescue(situation: Situation, pod: SeenPod) -> Plan:
     going = Trouble("PodTerminating", "Somebody deleted the pod; another one follows when it is gone.")
     new = status.interrupted(situation, going)
     return Plan(calls=calls, status=new, wake_after=WAIT_SECONDS)
+
+
+def _deleted_while_shut(situation: Situation, pod: SeenPod) -> Plan:
+    """A pod that nobody ran in. One that we threw away is waited for; one that somebody deletes counts as lost."""
+    asked = _asked(situation)
+    if not isinstance(asked, Mapping) or is_outdated(asked, pod.document):
+        return Plan(wake_after=UNKNOWN_SECONDS)
+    restarts = lifecycle.restarts_in_a_row(situation)
+    if restarts > lifecycle.MOST_RESTARTS:
+        refusal = loss.too_many_losses()
+        new = status.failed(situation, "Refused", refusal, POD_READY)
+        return Plan(status=new, events=loss.warning(refusal, new))
+    return Plan(status=status.restart(situation, situation.next_epoch, restarts))
+
+
+def _asked(situation: Situation) -> dict[str, Any] | Refusal | None:
+    """The pod as it would be asked for now, why there would be none, or None while that is not known."""
+    sandbox, admission = situation.sandbox, situation.admission
+    if sandbox is None or not isinstance(admission, Admission):
+        return admission if isinstance(admission, Refusal) else None
+    material = walls.pod_material(situation, sandbox, admission)
+    if isinstance(material, Trouble):
+        return None
+    return sandbox_pod(material, sandbox, situation.session, situation.epoch)
 
 
 def _silence(situation: Situation, pod: SeenPod) -> Trouble | None:
@@ -177,7 +199,3 @@ def _until_given_up(situation: Situation, pod: SeenPod) -> float | None:
 def _until_expiry(situation: Situation) -> float | None:
     expiry = lifecycle.expires_at(situation)
     return None if expiry is None else situation.seconds_until(expiry)
-
-
-def _warning(refusal: Refusal, new: status.Status | None) -> tuple[Event, ...]:
-    return (Event("Warning", refusal.reason, refusal.message),) if new is not None else ()

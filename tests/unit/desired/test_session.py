@@ -178,6 +178,33 @@ def test_a_pod_of_an_older_spec_is_replaced_while_its_gate_is_shut() -> None:
     assert plan.calls == ()
 
 
+def test_a_shut_pod_that_somebody_deletes_is_replaced_and_counted() -> None:
+    going = worlds.a_pod(terminating_for=1)
+    plan = plan_of(session=starting(), pods=[going])
+    assert plan.status is not None
+    assert (plan.status["slot"]["epoch"], plan.status["restarts"]) == (2, 1)
+    last = plan_of(session=starting(restarts=5), pods=[going])
+    assert last.status is not None
+    assert last.status["refusal"]["code"] == "sandbox_create_failed"
+
+
+def test_a_shut_pod_that_we_threw_away_is_waited_for_and_not_counted() -> None:
+    older = worlds.a_pod(sandbox=worlds.a_sandbox({"image": "agent:older"}), terminating_for=1)
+    assert plan_of(session=starting(), pods=[older]) == Plan(wake_after=5)
+
+
+def test_a_pod_that_no_kubelet_takes_is_not_made_for_ever() -> None:
+    dead = worlds.a_pod(is_dead=True)
+    plan = plan_of(session=starting(), pods=[dead])
+    assert [type(write) for write in plan.writes] == [Delete]
+    assert plan.status is not None
+    assert (plan.status["slot"]["epoch"], plan.status["restarts"]) == (2, 1)
+    assert plan.events == ()
+    last = plan_of(session=starting(restarts=5), pods=[dead])
+    assert last.status is not None
+    assert last.status["phase"] == "Failed"
+
+
 def test_a_pod_that_ran_is_not_compared_any_more() -> None:
     older = worlds.a_pod(sandbox=worlds.a_sandbox({"image": "agent:older"}))
     plan = plan_of(session=ready(), pods=[older], keepers=worlds.a_keeper("Open"), history=FENCED)
@@ -207,7 +234,7 @@ def test_the_workspace_is_prepared_with_what_the_store_holds() -> None:
 
 def test_a_repaired_workspace_keeps_its_own_files() -> None:
     plan = plan_of(
-        session=starting(2, restarts=1),
+        session=starting(2, restarts=1, startedAt="2026-03-01T11:00:00Z"),
         pods=[worlds.a_pod(2)],
         history=worlds.a_history(worlds.an_archive(1)),
         keepers=worlds.a_keeper("Empty", epoch=2),
@@ -357,6 +384,16 @@ def test_an_unverifiable_restart_is_archived_and_not_thrown_away() -> None:
     assert verbs(plan) == ["end"]
     assert plan.status is not None
     assert (plan.status["phase"], plan.status["stopReason"]) == ("Stopping", "Refused")
+
+
+def test_a_keeper_that_has_not_said_yet_how_it_is_changes_nothing() -> None:
+    """A mover tells of a connection before the first report: a mover's rollout must not make every session flap."""
+    unheard = replace(worlds.a_keeper("Open"), report=None)
+    quiet = plan_of(session=ready(), pods=[worlds.a_pod()], keepers=unheard, history=FENCED)
+    assert replace(quiet, wake_after=None) == Plan()
+    plan = plan_of(session=stopping(), pods=[worlds.a_pod()], keepers=unheard, history=FENCED)
+    assert (plan.writes, plan.calls) == ((), ())
+    assert told(plan, "Snapshotted") == ("False", "KeeperSilent")
 
 
 # A stop.
