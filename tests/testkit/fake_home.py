@@ -32,6 +32,8 @@ class FakeHome:
         self._cluster = cluster
         self._around = Surroundings(clock, self.agenda, self.store, self.behaviour, grant_keys, self.violations)
         self._callbacks: list[Callable[[str], None]] = []
+        self._there_since = clock()
+        """Since when the movers are there without a break."""
         cluster.objects.watch(self._seen)
 
     # --- what tests do -------------------------------------------------------------------------------------------
@@ -59,6 +61,7 @@ class FakeHome:
     def movers_come_or_go(self, *, away: bool) -> None:
         """All movers leave, or are back."""
         self.behaviour.movers_are_away = away
+        self._there_since = self._around.clock()
         for uid in self.pods:
             for callback in tuple(self._callbacks):
                 callback(uid)
@@ -79,12 +82,12 @@ class FakeHome:
 
     def keepers(self) -> Mapping[str, Keeper]:
         """Every keeper that called home."""
+        return {uid: self._as_told(keeper) for uid, keeper in self.pods.items() if keeper.connected}
+
+    def _as_told(self, keeper: FakeKeeper) -> Keeper:
         away = self.behaviour.movers_are_away
-        return {
-            uid: Keeper(connected=not away, report=keeper.report, reported_at=keeper.reported_at)
-            for uid, keeper in self.pods.items()
-            if keeper.connected
-        }
+        since = None if away else max(keeper.called_at, self._there_since)
+        return Keeper(not away, keeper.report, keeper.reported_at, since)
 
     def subscribe(self, callback: Callable[[str], None]) -> None:
         """Call back on every change."""

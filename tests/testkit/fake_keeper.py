@@ -34,6 +34,8 @@ class Behaviour:
     """Whether a gate needs a fence, and content that goes needs an archive."""
     agent_obeys: bool = True
     """Whether SIGTERM ends the agent at once; else it takes the grace of the order."""
+    init_is_mute: bool = False
+    """Whether the agent keeps init from saying that it ended: it owns the hints, and under gVisor it can stop init."""
     runtime_banner: str | None = None
     probes: dict[str, str] = field(default_factory=dict)
     """Outcomes by name of the probe; what is not here is `Refused`."""
@@ -62,6 +64,7 @@ class FakeKeeper:
         self.session_uid = session_uid
         self.report = KeeperReport()
         self.reported_at = around.clock()
+        self.called_at = around.clock()
         self.connected = False
         self.files: set[str] = set()
         self.fresh: set[str] = set()
@@ -70,6 +73,8 @@ class FakeKeeper:
         self.epoch = 0
         self.was_opened = False
         """Whether the agent may have written anything that an archive must hold."""
+        self.agent_is_gone = False
+        """Whether the agent was ended, whatever the report says."""
         self.orders: list[str] = []
         self._around = around
         self._told = told
@@ -82,6 +87,7 @@ class FakeKeeper:
         """The keeper's first connection: init waits, the workspace is empty."""
         if not self._is_gone and self._around.behaviour.keepers_call_home:
             self.connected = True
+            self.called_at = self._around.clock()
             self.say(challenge=self._next_challenge(), agent_state="Waiting")
 
     def restart_init(self) -> None:
@@ -185,7 +191,8 @@ class FakeKeeper:
         self._later(delay, self._agent_ends)
 
     def _agent_ends(self) -> None:
-        if self.report.agent_state != "Ended":
+        self.agent_is_gone = True
+        if self.report.agent_state != "Ended" and not self._around.behaviour.init_is_mute:
             self.say(agent_state="Ended", agent_exit_code=0)
 
     def _archive(self, order: Mapping[str, Any]) -> None:
@@ -208,7 +215,7 @@ class FakeKeeper:
             self._archive_failed(grant.sequence, "snapshot_store_unavailable")
             return
         may_run = self.report.opened == self.report.challenge
-        if self.report.agent_state != "Ended" and may_run:
+        if self.report.agent_state != "Ended" and may_run and not self.agent_is_gone:
             self._around.violations.append(f"epoch {self.epoch} was archived for good while its agent ran")
         place, position = (grant.store, grant.slot), (grant.epoch, grant.sequence)
         there = self._around.store.slots.get(place, {}).get(position)

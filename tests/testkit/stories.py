@@ -195,6 +195,13 @@ async def agent_ignores_the_end(world: SmallWorld) -> None:
     await suspend(world)
 
 
+async def nobody_says_that_the_agent_ended(world: SmallWorld) -> None:
+    """The agent spoils init's hints: it is archived its grace after it was told to end, and the pod goes."""
+    world.home.behaviour.init_is_mute = True
+    await start(world)
+    await suspend(world)
+
+
 async def discarded(world: SmallWorld) -> None:
     """The store is down, and a person says that the workspace may go."""
     await start(world)
@@ -301,6 +308,7 @@ STORIES = (
     Story(store_down_at_start, resume),
     Story(movers_away_at_stop, store_down_at_stop),
     Story(agent_ignores_the_end, stop),
+    Story(nobody_says_that_the_agent_ended, stop),
     Story(discarded, delete),
     Story(keeps_nothing, start),
     Story(sandbox_comes_later),

@@ -180,7 +180,9 @@ class MoverConnections:
         """A link heard of a keeper: the last one that speaks of it is the one that holds it."""
         holders = self._holders.setdefault(pod_uid, {})
         holders.pop(address, None)
-        keeper = replace(keeper, reported_at=self._clock())
+        now, shown = self._clock(), self._merged.get(pod_uid)
+        since = shown.connected_since if shown is not None and shown.connected else None
+        keeper = replace(keeper, reported_at=now, connected_since=since or now)
         holders[address] = keeper
         self._silent.pop(pod_uid, None)
         self._show(pod_uid, keeper)
@@ -201,7 +203,7 @@ class MoverConnections:
         if self._forget_timer is None:
             self._forget_timer = loop.call_later(self._silent_seconds, self._forget_due)
         if pod_uid in self._silent:
-            self._show(pod_uid, replace(self._merged[pod_uid], connected=False))
+            self._show(pod_uid, replace(self._merged[pod_uid], connected=False, connected_since=None))
 
     def _forget_due(self) -> None:
         loop = asyncio.get_running_loop()

@@ -105,6 +105,28 @@ async def test_a_keeper_that_leaves_is_silent_with_its_last_report_and_then_forg
         assert changed == [POD, POD]
 
 
+async def test_since_when_a_keeper_is_there_without_a_break_is_known() -> None:
+    """What an agent that never says that it ended is archived by: without it, its stop would wait for ever."""
+    async with scripted_movers(AUTHORITY, 2) as (first, second), connected(first, second) as connections:
+        await until(lambda: connections.complete)
+        await first.tell(keeper_message(POD))
+        await until(lambda: POD in connections.keepers())
+        since = connections.keepers()[POD].connected_since
+        assert since is not None
+        await second.tell(keeper_message(POD, report=wire_report()))
+        await until(lambda: connections.keepers()[POD].report is not None)
+        assert connections.keepers()[POD].connected_since == since
+        await first.tell(keeper_message(POD, connected=False))
+        await second.tell(keeper_message(POD, connected=False))
+        await until(lambda: not connections.keepers()[POD].connected)
+        assert connections.keepers()[POD].connected_since is None
+        await first.tell(keeper_message(POD, report=wire_report()))
+        await until(lambda: connections.keepers()[POD].connected)
+        again = connections.keepers()[POD].connected_since
+        assert again is not None
+        assert again > since
+
+
 async def test_keepers_of_a_mover_that_hangs_up_are_silent_until_it_is_back() -> None:
     async with scripted_movers(AUTHORITY, 1) as (mover,):
         mover.keepers = [keeper_message(POD, report=wire_report())]
