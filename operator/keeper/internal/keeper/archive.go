@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"runtime/debug"
 	"time"
 
 	"sandhold.dev/keeper/internal/gate"
@@ -53,7 +52,7 @@ func (k *keeper) runArchive(order archiveOrder) {
 		result.State, result.Message = ArchiveFailed, gate.Shorten(err.Error())
 		result.Code = codeOf(err, codeProducerFailed)
 	}
-	debug.FreeOSMemory()
+	giveMemoryBack()
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	k.tellArchive(result)

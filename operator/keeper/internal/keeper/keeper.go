@@ -73,7 +73,7 @@ func Run(paths gate.Paths, version string) int {
 	defer end()
 	go k.watchHints(living)
 	go k.callHome(living)
-	debug.FreeOSMemory()
+	giveMemoryBack()
 	<-terminated.Done()
 	if wasRunning, isOver := k.turn.finish(lastArchive); !isOver {
 		log.Printf("an archive was still running %s after SIGTERM", lastArchive)
@@ -81,6 +81,12 @@ func Run(paths gate.Paths, version string) int {
 		k.lastWord(lastWordWithin)
 	}
 	return 0
+}
+
+// giveMemoryBack returns to the node what a transfer needed.
+func giveMemoryBack() {
+	runtime.GC() // pools keep what they hold for one collection more
+	debug.FreeOSMemory()
 }
 
 // remember fills the first report from what an earlier process of this pod left behind.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"runtime/debug"
 
 	"sandhold.dev/keeper/internal/gate"
 	"sandhold.dev/keeper/internal/tree"
@@ -68,7 +67,7 @@ func (k *keeper) runPreparation(order prepareOrder) {
 		result = Workspace{State: WorkspaceFailed, Message: gate.Shorten(err.Error())}
 		result.Code = codeOf(err, codeSetupFailed)
 	}
-	debug.FreeOSMemory()
+	giveMemoryBack()
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	k.busy = false
