@@ -224,6 +224,17 @@ async def keeps_nothing(world: SmallWorld) -> None:
     assert not world.home.pod_of(uid(world)).files
 
 
+async def archives_are_turned_off(world: SmallWorld) -> None:
+    """A suspended session's AgentSandbox keeps no archives any more: the next start still begins with the last one."""
+    await stop(world)
+    world.home.behaviour.keeps_archives = False
+    world.change("AgentSandbox", SANDBOX, lambda each: each["spec"].update(snapshot={"onStop": False}))
+    world.set_mode(SESSION, "Running")
+    await world.run_until(lambda: world.phase(SESSION) == "Ready")
+    assert "first" in world.home.pod_of(uid(world)).files
+    await suspend(world)
+
+
 async def sandbox_comes_later(world: SmallWorld) -> None:
     """A session names an AgentSandbox that is not there; it starts by itself when it is."""
     world.create("SandboxSession", SESSION, {"sandboxRef": {"name": SANDBOX}})
@@ -311,6 +322,7 @@ STORIES = (
     Story(nobody_says_that_the_agent_ended, stop),
     Story(discarded, delete),
     Story(keeps_nothing, start),
+    Story(archives_are_turned_off, resume),
     Story(sandbox_comes_later),
     Story(foreign_pod, resume),
     Story(retried, refused_by_walls),

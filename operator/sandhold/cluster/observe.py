@@ -61,6 +61,16 @@ class SandboxView:
     world: SandboxWorld
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked about a slot, and what an earlier answer must agree with."""
+
+    slot: str
+    fingerprint: Hashable
+    has_archive: bool
+    """Whether status or a SandboxSnapshot names one."""
+
+
 class Observer:
     """Gathers worlds."""
 
@@ -96,8 +106,11 @@ class Observer:
         slot = self._slot(session, installation.id)
         pods = self._listed(POD, "session", metadata.uid)
         keepers = self._keepers(pods)
+        snapshots = self._snapshots(session, slot)
+        has_archive = session.status.snapshot is not None or (isinstance(snapshots, Present) and bool(snapshots.value))
+        question = _Question(slot, _fingerprint(session, keepers, pods), has_archive=has_archive)
         history, squatter, is_ending = await asyncio.gather(
-            self._history(sandbox, installation.backends, slot, _fingerprint(session, keepers, pods)),
+            self._history(sandbox, installation.backends, question),
             self._pod_squatter(session, installation.id),
             self._is_ending(namespace, is_deleting=metadata.deletion_timestamp is not None),
         )
@@ -112,7 +125,7 @@ class Observer:
             squatter=squatter,
             keepers=keepers,
             history=history,
-            snapshots=self._snapshots(session, slot),
+            snapshots=snapshots,
             namespace_terminating=is_ending,
             fenced_epoch=self._memory.fenced.get(metadata.uid),
             create_refused=self._memory.refused.get(metadata.uid),
@@ -192,18 +205,19 @@ class Observer:
         return Present(tuple(each for each in found.value if f"-{slot[:10]}-" in each["metadata"]["name"]))
 
     async def _history(
-        self, sandbox: Observed[AgentSandbox], backends: Backends, slot: str, fingerprint: Hashable
+        self, sandbox: Observed[AgentSandbox], backends: Backends, question: "_Question"
     ) -> Observed[SlotHistory] | StoreTrouble:
+        """Asked for whoever keeps archives or has one: a start that nobody will archive still begins with the last."""
         if not isinstance(sandbox, Present):
             return Unknown("the AgentSandbox is not there, and so the store is not known")
         snapshot = sandbox.value.spec.snapshot
-        if not snapshot.on_stop:
+        if not snapshot.on_stop and not question.has_archive:
             return ABSENT
         store = snapshot.store or next(iter(backends.stores), None)
         if store is None or store not in backends.stores:
             message = f"store {store or ''} of AgentSandbox {sandbox.value.metadata.name} is not configured"
             return StoreTrouble(RefusalCode.SNAPSHOT_STORE_UNAVAILABLE, message.replace("  ", " "), retryable=True)
-        answer = await self.histories.of(store, slot, fingerprint)
+        answer = await self.histories.of(store, question.slot, question.fingerprint)
         return Present(answer) if isinstance(answer, SlotHistory) else answer
 
     async def _pod_squatter(self, session: SandboxSession, installation: str) -> Observed[KubeObject]:

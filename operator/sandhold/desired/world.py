@@ -172,7 +172,7 @@ class SessionWorld:
     keepers: Mapping[str, Keeper]
     """By pod UID. A pod that is missing here has no keeper that called home."""
     history: Observed[SlotHistory] | StoreTrouble
-    """`ABSENT` only when the session keeps no snapshots; an empty slot is a `SlotHistory` of two Nones."""
+    """`ABSENT` only when no archives are kept and none is known; an empty slot is a `SlotHistory` of two Nones."""
     snapshots: Observed[tuple[KubeObject, ...]]
     """SandboxSnapshots of this slot."""
     namespace_terminating: bool = False

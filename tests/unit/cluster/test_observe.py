@@ -157,6 +157,13 @@ async def test_a_session_without_snapshots_asks_nothing(bench: Bench) -> None:
     assert bench.movers.asked == []
 
 
+async def test_a_session_whose_archives_were_turned_off_still_asks_for_its_last_one(bench: Bench) -> None:
+    bench.add("AgentSandbox", "brief", spec={"image": "agent:1", "snapshot": {"onStop": False}})
+    archive = {"epoch": 1, "sequence": 1, "key": "k", "digest": "d"}
+    bench.add("SandboxSession", "short", spec={"sandboxRef": {"name": "brief"}}, status={"snapshot": archive})
+    assert isinstance((await bench.session("short")).history, Present)
+
+
 async def test_a_store_that_is_not_configured_is_trouble_not_emptiness(bench: Bench) -> None:
     bench.add("AgentSandbox", "else", spec={"image": "agent:1", "snapshot": {"store": "elsewhere"}})
     bench.add("SandboxSession", "there", spec={"sandboxRef": {"name": "else"}})
