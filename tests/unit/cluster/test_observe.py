@@ -159,8 +159,9 @@ async def test_a_session_without_snapshots_asks_nothing(bench: Bench) -> None:
 
 async def test_a_session_whose_archives_were_turned_off_still_asks_for_its_last_one(bench: Bench) -> None:
     bench.add("AgentSandbox", "brief", spec={"image": "agent:1", "snapshot": {"onStop": False}})
-    archive = {"epoch": 1, "sequence": 1, "key": "k", "digest": "d"}
-    bench.add("SandboxSession", "short", spec={"sandboxRef": {"name": "brief"}}, status={"snapshot": archive})
+    made = bench.add("SandboxSession", "short", spec={"sandboxRef": {"name": "brief"}})
+    metadata = {**made["metadata"], "resourceVersion": str(int(made["metadata"]["resourceVersion"]) + 1)}
+    bench.cache.put({**made, "metadata": metadata, "status": {"snapshot": {"epoch": 1, "sequence": 1}}})
     assert isinstance((await bench.session("short")).history, Present)
 
 
