@@ -81,6 +81,9 @@ func (e *entryList) forget() {
 }
 
 func (k *keeper) takeEntries(order entriesOrder) error {
+	if k.read().Workspace.State == WorkspaceReady {
+		return nil // told again after a reconnect: nobody will ask for them
+	}
 	isWhole, err := k.entries.add(order)
 	if err != nil || !isWhole {
 		return err

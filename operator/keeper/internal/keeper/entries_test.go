@@ -50,3 +50,20 @@ func TestAListIsWholeWhenEveryPartIsThereAndTheDigestFits(t *testing.T) {
 		t.Fatal("it was not forgotten")
 	}
 }
+
+func TestEntriesAreNotKeptOnceTheWorkspaceIsReady(t *testing.T) {
+	text := []byte("[]")
+	sum := sha256.Sum256(text)
+	order := entriesOrder{Digest: hex.EncodeToString(sum[:]), Count: 1, Data: text}
+	k := &keeper{}
+	for state, isKept := range map[string]bool{WorkspaceReady: false, WorkspaceEmpty: true} {
+		k.change(func(r *Report) { r.Workspace.State = state })
+		k.entries.forget()
+		if err := k.takeEntries(order); err != nil {
+			t.Fatal(err)
+		}
+		if _, there := k.entries.of(order.Digest); there != isKept {
+			t.Errorf("%s: %v", state, there)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+"""The real keeper, the real mover and a real S3: the two halves of the protocol fit, without a double between them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit import trees
+from testkit.keeper_pod import AGENT_UID, KeeperPod
+from testkit.keeper_stories import prepare, word
+from testkit.mover_process import MoverProcess, Pod, new_pod
+from testkit.pki import Installation
+from testkit.s3_server import S3Server
+from testkit.token_review_server import TokenReviewServer
+from testkit.trees import ODD
+from testkit.wire_keeper import Peer
+
+
+@pytest.fixture
+def reviews() -> Iterator[TokenReviewServer]:
+    server = TokenReviewServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def real_mover(tmp_path: Path, reviews: TokenReviewServer) -> Iterator[MoverProcess]:
+    for folder in ("s3", "mover"):
+        (tmp_path / folder).mkdir()
+    s3 = S3Server(tmp_path / "s3")
+    s3.start()
+    mover = MoverProcess(tmp_path / "mover", Installation.new(), reviews)
+    mover.use(s3)
+    mover.start()
+    yield mover
+    mover.kill()
+    s3.stop()
+
+
+def move_in(pod: KeeperPod, mover: MoverProcess, identity: Pod) -> None:
+    """Start a keeper that calls this mover as this pod."""
+    pod.token.write_text(identity.token)
+    (pod.podinfo / "mover-address").write_text(f"127.0.0.1:{mover.keeper_port}")
+    (pod.podinfo / "mover-ca").write_bytes(mover.installation.authority.certificate_pem)
+    pod.start_keeper()
+
+
+async def report(operator: Peer, identity: Pod, holds: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """Hear pushes until the pod's report fits."""
+    while True:
+        push = await operator.hear()
+        if push["type"] == "keeper" and push["podUid"] == identity.uid and push["report"] and holds(push["report"]):
+            return dict(push["report"])
+
+
+async def order(operator: Peer, identity: Pod, **fields: Any) -> None:
+    await operator.say(
+        {
+            "type": "request",
+            "id": 1,
+            "verb": "order",
+            "podUid": identity.uid,
+            "order": {"slot": identity.slot, **fields},
+        }
+    )
+
+
+async def test_a_workspace_goes_to_s3_and_comes_back_to_another_pod(
+    real_mover: MoverProcess, reviews: TokenReviewServer
+) -> None:
+    first, second = new_pod(reviews), new_pod(reviews)
+    grant = real_mover.installation.grant
+    async with real_mover.operator() as operator:
+        with KeeperPod() as pod:
+            move_in(pod, real_mover, first)
+            await report(operator, first, lambda r: r["workspace"]["state"] == "Empty")
+            await order(operator, first, **prepare(epoch=1, slot=first.slot))
+            await report(operator, first, lambda r: r["workspace"]["state"] == "Ready")
+            pod.start_init()
+            waiting = await report(operator, first, lambda r: r["gate"]["challenge"])
+            challenge = waiting["gate"]["challenge"]
+            await order(operator, first, verb="open", challenge=challenge, word=word(pod))
+            await report(operator, first, lambda r: r["agent"]["state"] == "Running")
+            trees.build(ODD, pod.workspace, AGENT_UID)
+            before = trees.walk(pod.workspace)
+            await order(operator, first, verb="end", graceSeconds=1)
+            await report(operator, first, lambda r: r["agent"]["state"] == "Ended")
+            shown = grant("archive", first.uid, first.slot, sequence=1, final=True)
+            await order(operator, first, verb="archive", sequence=1, final=True, grant=shown)
+            ended = await report(operator, first, lambda r: r["archive"] and r["archive"]["state"] != "Running")
+            assert ended["archive"]["state"] == "Stored", ended["archive"]
+
+        with KeeperPod() as pod:
+            source = {"epoch": 1, "sequence": 1}
+            move_in(pod, real_mover, second)
+            await report(operator, second, lambda r: r["workspace"]["state"] == "Empty")
+            shown = grant("restore", second.uid, first.slot, epoch=2, source=source)
+            await order(operator, second, **prepare(epoch=2, slot=first.slot, source=source, grant=shown))
+            ended = await report(operator, second, lambda r: r["workspace"]["state"] in ("Ready", "Failed"))
+            assert ended["workspace"]["state"] == "Ready", ended["workspace"]
+            assert ended["workspace"]["files"] == len(ODD)
+            assert trees.walk(pod.workspace) == before
