@@ -30,6 +30,8 @@ class Behaviour:
     keepers_call_home: bool = True
     archives_fail: int = 0
     """So many archives fail with `snapshot_store_unavailable` before one succeeds."""
+    verdicts_lost: int = 0
+    """So many archives are stored without their keepers hearing of it; then somebody writes on, by an exec."""
     keeps_archives: bool = True
     """Whether a gate needs a fence, and content that goes needs an archive."""
     agent_obeys: bool = True
@@ -223,6 +225,11 @@ class FakeKeeper:
             self._around.store.put(place, position, frozenset(self.files), final=grant.final)
         elif there.content != frozenset(self.files):
             self._around.violations.append(f"archive {position} was written twice with different content")
+        if behaviour.verdicts_lost:
+            behaviour.verdicts_lost -= 1
+            self.files.add("written after the archive")
+            self._archive_failed(grant.sequence, "snapshot_store_unavailable")
+            return
         self.say(archive_sequence=grant.sequence, archive_state="Stored")
 
     def _archive_failed(self, sequence: int, code: str) -> None:

@@ -202,6 +202,13 @@ async def nobody_says_that_the_agent_ended(world: SmallWorld) -> None:
     await suspend(world)
 
 
+async def verdict_is_lost(world: SmallWorld) -> None:
+    """The archive is stored, and its keeper never hears of it: the store is asked, and nothing is made twice."""
+    await start(world)
+    world.home.behaviour.verdicts_lost = 1
+    await suspend(world)
+
+
 async def discarded(world: SmallWorld) -> None:
     """The store is down, and a person says that the workspace may go."""
     await start(world)
@@ -320,6 +327,7 @@ STORIES = (
     Story(movers_away_at_stop, store_down_at_stop),
     Story(agent_ignores_the_end, stop),
     Story(nobody_says_that_the_agent_ended, stop),
+    Story(verdict_is_lost, start),
     Story(discarded, delete),
     Story(keeps_nothing, start),
     Story(archives_are_turned_off, resume),

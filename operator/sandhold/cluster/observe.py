@@ -276,15 +276,18 @@ class Observer:
 
 
 def _fingerprint(session: SandboxSession, keepers: Mapping[str, Keeper], pods: Pods) -> Hashable:
-    """All of ours that may have changed what the store holds of the session's slot."""
+    """All of ours that may have changed what the store holds of the session's slot.
+
+    A failed archive may be there all the same: its keeper never heard the verdict.
+    """
     epoch = session.status.slot.epoch if session.status.slot is not None else None
     there = tuple(pod["metadata"]["uid"] for pod in pods.value) if isinstance(pods, Present) else ()
-    stored = tuple(
-        (uid, keeper.report.archive_sequence)
+    over = tuple(
+        (uid, keeper.report.archive_sequence, keeper.report.archive_state)
         for uid, keeper in sorted(keepers.items())
-        if keeper.report is not None and keeper.report.archive_state == "Stored"
+        if keeper.report is not None and keeper.report.archive_state in ("Stored", "Failed")
     )
-    return epoch, there, stored
+    return epoch, there, over
 
 
 def _but_foreign(found: Observed[KubeObject], foreign: tuple[KubeObject, ...]) -> Observed[KubeObject]:

@@ -143,7 +143,7 @@ def _archive_order(situation: Situation, pod: SeenPod, sandbox: AgentSandbox, st
 
 
 def _next_sequence(situation: Situation) -> int:
-    """The number after the last one of this epoch. A failed attempt keeps its number: nothing was stored under it."""
+    """The number after the last one of this epoch. A failed attempt keeps its number, unless the store has it."""
     head = situation.history.head if situation.history is not None else None
     last = head.sequence if head is not None and head.epoch == situation.epoch else 0
     report = situation.report
