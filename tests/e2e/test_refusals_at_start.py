@@ -70,8 +70,9 @@ def test_a_tier_that_nobody_configured(shared: Field, sessions: dict[str, Sessio
 
 
 def test_an_image_that_cannot_be_pulled(sessions: dict[str, Session]) -> None:
-    refusal = sessions["unpullable"].wait_refusal("sandbox_create_failed")
-    assert "localhost/no-such-image:1" in refusal["message"]
+    told = sessions["unpullable"].wait_condition("PodReady", "ImagePullFailed")
+    assert "localhost/no-such-image:1" in told["message"]
+    assert sessions["unpullable"].condition("Ready")["status"] == "False"
 
 
 def test_a_store_that_nobody_configured(shared: Field, sessions: dict[str, Session]) -> None:
@@ -81,8 +82,9 @@ def test_a_store_that_nobody_configured(shared: Field, sessions: dict[str, Sessi
 
 
 def test_a_bucket_that_is_missing_and_then_made(shared: Field, sessions: dict[str, Session]) -> None:
-    refusal = sessions["bucketless"].wait_refusal("snapshot_store_unavailable")
-    assert ABSENT_STORE in refusal["message"]
+    told = sessions["bucketless"].wait_condition("Ready", "SnapshotStoreUnavailable")
+    assert ABSENT_BUCKET in told["message"]
+    assert "does not exist" in told["message"]
     assert not [p for p in shared.pods() if p["metadata"]["name"].startswith("bucketless") and is_open(p)]
     bucket.client().create_bucket(Bucket=ABSENT_BUCKET)
     sessions["bucketless"].wait_phase("Ready", seconds=150)

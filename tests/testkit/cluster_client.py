@@ -96,6 +96,15 @@ class Session:
         """Wait for a phase."""
         return self.wait(f"phase {phase}", lambda status: status.get("phase") == phase, seconds)
 
+    def wait_condition(self, kind: str, reason: str, seconds: float = START_SECONDS) -> Object:
+        """Wait until a condition is False for a reason; returns the condition."""
+
+        def holds(status: Object) -> bool:
+            found = condition({"status": status}, kind)
+            return (found["status"], found["reason"]) == ("False", reason)
+
+        return condition(self.wait(f"{kind} is False: {reason}", holds, seconds), kind)
+
     def wait_refusal(self, code: str, seconds: float = START_SECONDS) -> Object:
         """Wait until status names a refusal; returns the refusal."""
         found = self.wait(f"refusal {code}", lambda s: (s.get("refusal") or {}).get("code") == code, seconds)
