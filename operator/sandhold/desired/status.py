@@ -158,6 +158,9 @@ def stopping(
     if situation.status.phase != "Stopping":
         changes["observed_retry"] = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
         changes["refusal"] = _refusal_state(refusal) if refusal is not None else None
+        if situation.pod is not None and situation.report.opened:
+            # Kept from here on, whatever becomes of its keeper and of the store that its fence is in: it holds work.
+            changes |= {"pod_name": situation.pod.name, "pod_uid": situation.pod.uid}
     return _next(situation, "Stopping", said, **changes)
 
 

@@ -414,6 +414,18 @@ def test_only_the_time_since_somebody_could_tell_it_counts() -> None:
     assert verbs(plan_of(keepers=silent, **world)) == ["end"]
 
 
+def test_a_pod_that_was_open_when_its_stop_began_stays_whatever_the_store_says_later() -> None:
+    """An agent that ended before its session was Ready; then the configuration names another store as the first one."""
+    ended = worlds.a_keeper("Ended", agent_exit_code=1)
+    first = plan_of(session=starting(), pods=[worlds.a_pod()], keepers=ended, history=FENCED)
+    assert first.status is not None
+    assert first.status["phase"] == "Stopping"
+    later = {"session": worlds.a_session(status=dict(first.status)), "pods": [worlds.a_pod()]}
+    assert plan_of(**later, history=worlds.a_history()).writes == ()
+    dead = plan_of(**later | {"pods": []}, history=worlds.a_history())
+    assert told(dead, "Snapshotted") == ("False", "PodLost")
+
+
 def test_an_archive_has_the_number_after_the_last_of_its_epoch() -> None:
     head = worlds.an_archive(1, 4, final=False)
     plan = plan_of(
