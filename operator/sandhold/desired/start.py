@@ -68,6 +68,9 @@ def _without_pod(situation: Situation) -> Plan:
         return Plan(status=new, wake_after=UNKNOWN_SECONDS)
     if situation.pod is not None or situation.is_fenced or gate_may_be_open(situation):
         return _replace(situation)
+    if not all(is_gone(pod, situation.now) for pod in situation.pods or ()):
+        # Its end wakes the session: one pod at a time, also where none of them was ever opened.
+        return Plan(wake_after=UNKNOWN_SECONDS)
     return _create(situation)
 
 
