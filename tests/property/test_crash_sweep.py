@@ -62,7 +62,9 @@ def ending(world: SmallWorld) -> dict[str, Any]:
 
 def _settled(document: dict[str, Any]) -> dict[str, Any]:
     status = document.get("status", {})
-    kept = ("phase", "stopReason", "refusal", "recovery", "tier", "runtimeClassName", "sessions", "restarts")
+    kept = ["phase", "stopReason", "refusal", "recovery", "tier", "runtimeClassName", "sessions"]
+    if status.get("phase") != "Failed":  # how many pods it took to fail is no matter
+        kept.append("restarts")
     return {
         "finalizers": document["metadata"].get("finalizers"),
         **{key: status.get(key) for key in kept},
