@@ -405,3 +405,15 @@ async def test_the_same_event_is_said_once_and_a_flood_is_cut_off(bench: Bench) 
     events, _ = await bench.door.list("events.k8s.io/v1", "Event", bench.namespace)
     assert len([e for e in events if e["reason"] == "Trouble"]) == 1
     assert len([e for e in events if e["reason"] == "Flood"]) <= 20
+
+
+async def test_an_ending_namespace_is_a_world_that_moved_on(bench: Bench, api_server: ApiServer) -> None:
+    await bench.apply(Plan(finalizer_add=names.FINALIZER_WORKSPACE))
+    api_server.request("DELETE", f"/api/v1/namespaces/{bench.namespace}")
+    for write in (Create(bench.pod()), Apply(bench.policy())):
+        bench.memory.ending.pop(bench.namespace)
+        with pytest.raises(ConflictError, match="terminated"):
+            await bench.apply(Plan(writes=(write,)))
+        assert bench.memory.ending.get(bench.namespace) is not None, "the next world asks for the namespace"
+    assert bench.memory.refused.get(bench.subject["metadata"]["uid"]) is None
+    await bench.apply(Plan(events=(Event("Warning", "Late", "nobody hears this"),)))

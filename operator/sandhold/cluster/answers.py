@@ -18,8 +18,8 @@ LONGEST_MESSAGE = 600
 LONGEST_RETRY_AFTER = 120.0
 
 
-class NamespaceEndingError(ForbiddenError):
-    """Nothing can be created in this namespace any more: it is being deleted."""
+class NamespaceEndingError(ConflictError):
+    """Nothing can be created in this namespace any more: it is being deleted, and a look at it will show that."""
 
 
 class QuotaError(ForbiddenError):
@@ -67,7 +67,7 @@ def _absent(status: Mapping[str, Any], text: str) -> SandholdError:
     return UnavailableError(f"{text}; is the kind installed?")
 
 
-def _forbidden(status: Mapping[str, Any], text: str) -> ForbiddenError:
+def _forbidden(status: Mapping[str, Any], text: str) -> SandholdError:
     if any(cause.get("reason") == "NamespaceTerminating" for cause in _causes(status)):
         return NamespaceEndingError(text)
     if "exceeded quota" in str(status.get("message")):

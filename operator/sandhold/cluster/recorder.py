@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sandhold import metrics
+from sandhold.cluster.answers import NamespaceEndingError
 from sandhold.cluster.door import Door
 from sandhold.cluster.memory import Recent
 from sandhold.desired.plan import Event
@@ -56,6 +57,8 @@ class Recorder:
         uid = subject["metadata"]["uid"]
         try:
             await self._door.create(event_document(subject, event, now, self._instance))
+        except NamespaceEndingError:
+            metrics.EVENTS.labels("too_late").inc()
         except SandholdError as error:
             metrics.EVENTS.labels("failed").inc()
             _log.warning("an Event could not be written", extra={"reason": event.reason, "error": str(error)})

@@ -47,6 +47,7 @@ def keeper_report(value: object) -> KeeperReport:
     """A report (PROTOCOL.md 4.1), or MalformedError."""
     report = _mapping(value, "report")
     marker = _optional_mapping(report.get("marker"), "marker")
+    source = None if marker is None else _optional_mapping(marker.get("source"), "marker.source")
     workspace = _mapping(report.get("workspace"), "workspace")
     gate = _mapping(report.get("gate"), "gate")
     archive = _optional_mapping(report.get("archive"), "archive")
@@ -55,6 +56,7 @@ def keeper_report(value: object) -> KeeperReport:
         marker_slot=None if marker is None else _matching(marker.get("slot"), _SLOT, "marker.slot"),
         marker_epoch=None if marker is None else _number(marker.get("epoch"), "marker.epoch", HIGHEST_POSITION),
         marker_recovery=None if marker is None else _one_of(marker.get("recovery"), _RECOVERIES, "marker.recovery"),
+        marker_source=None if source is None else _position(source, "marker.source"),
         workspace_state=_one_of(workspace.get("state"), _WORKSPACE_STATES, "workspace.state"),
         workspace_code=_code(workspace.get("code"), "workspace.code"),
         workspace_message=text(workspace.get("message")),

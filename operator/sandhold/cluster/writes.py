@@ -84,7 +84,11 @@ class Writes:
                 return False
             # With the UID in it, the server refuses to apply onto a later object of the same name.
             document = {**document, "metadata": {**document["metadata"], "uid": known["metadata"]["uid"]}}
-        made = await self._door.apply(document)
+        try:
+            made = await self._door.apply(document)
+        except NamespaceEndingError:
+            self._memory.ending.put(reference.namespace, Ending(self._clock()))
+            raise
         self._cache.put(made)
         self._applied.put(reference, _Applied(intent, made["metadata"].get("uid", ""), version_of(made)))
         return known is None or version_of(made) != version_of(known)

@@ -139,7 +139,7 @@ async def test_nothing_is_created_in_a_namespace_that_ends_or_is_not_there() -> 
     home = Reference("v1", "Namespace", "", "research")
     cluster.objects.change(home, lambda each: each["metadata"].update(finalizers=["kubernetes"]))
     cluster.objects.delete(home)
-    with pytest.raises(ForbiddenError):
+    with pytest.raises(ConflictError):
         await cluster.create(POD)
 
 
