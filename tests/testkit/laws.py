@@ -202,7 +202,7 @@ def _is_safe(world: SessionWorld, pod: Mapping[str, Any]) -> bool:
     is_dead = pod["status"]["phase"] in ("Failed", "Succeeded")
     asked = world.session.metadata.annotations.get(names.ANNOTATION_DISCARD) == "true"
     slot = world.session.status.slot
-    is_stale = slot is not None and slot.epoch != epoch
+    is_stale = slot is None or slot.epoch != epoch
     return is_final or is_dead or asked or not _keeps_archives(world) or (is_stale and _is_indexed(world, epoch))
 
 
