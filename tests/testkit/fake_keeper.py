@@ -139,8 +139,8 @@ class FakeKeeper:
             return
         self._probes = tuple(probe["name"] for probe in order["probes"])
         self.say(workspace_state="Preparing", workspace_code="", workspace_message="")
-        recovery = "Initialized" if order["source"] is None else "Restored"
-        self._later(0.2, lambda: self._prepared(restored, recovery))
+        source = order["source"] and (order["source"]["epoch"], order["source"]["sequence"])
+        self._later(0.2, lambda: self._prepared(restored, source))
 
     def _restored(self, order: Mapping[str, Any]) -> frozenset[str] | None:
         """What the archive holds that an order names; None while the store is down."""
@@ -155,9 +155,11 @@ class FakeKeeper:
             return None
         return self._around.store.slots[grant.store, grant.slot][position].content
 
-    def _prepared(self, files: frozenset[str], recovery: str) -> None:
+    def _prepared(self, files: frozenset[str], source: tuple[int, int] | None) -> None:
+        recovery = "Initialized" if source is None else "Restored"
         self.files = set(files)
-        self.say(workspace_state="Ready", marker_slot=self.slot, marker_epoch=self.epoch, marker_recovery=recovery)
+        marker = {"marker_slot": self.slot, "marker_epoch": self.epoch, "marker_recovery": recovery}
+        self.say(workspace_state="Ready", marker_source=source, **marker)
         self._later(0.1, self._gather_evidence)
 
     def _gather_evidence(self) -> None:

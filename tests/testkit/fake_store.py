@@ -48,6 +48,11 @@ class FakeStore:
         if any(epoch > fence.epoch for epoch, _ in stored):
             return StoreTrouble("stale_generation", "a newer epoch is in the store", retryable=False)
         there = stored.get((fence.epoch, 0))
+        known = self.history((fence.store, fence.slot))
+        if there is None and isinstance(known, SlotHistory) and known.head is not None:
+            content = known.content and (known.content.epoch, known.content.sequence)
+            if content != fence.parent:
+                return StoreTrouble("stale_generation", "there is newer content", retryable=False)
         if there is not None and there.manifest.parent != fence.parent:
             return StoreTrouble("stale_generation", "this epoch is fenced with another parent", retryable=False)
         if there is None:

@@ -365,6 +365,7 @@ class Simulation:
             marker_slot=order.arguments["slot"],
             marker_epoch=order.arguments["epoch"],
             marker_recovery="Initialized" if source is None else "Restored",
+            marker_source=None if source is None else (source["epoch"], source["sequence"]),
             evidence=self._evidence(keeper),
         )
 

@@ -65,7 +65,18 @@ def _throw_away(situation: Situation, pod: SeenPod) -> Plan | None:
         delete = Delete(pod.reference, pod.uid, f"refused before it ran: {asked.code}")
         new = status.turned_away(situation, asked)
         return Plan(writes=(delete,), status=new, events=loss.warning(asked, new))
+    if _began_with_something_else(situation):
+        cause = "a newer archive of the workspace than the one it was restored from was stored since"
+        return Plan(writes=(Delete(pod.reference, pod.uid, cause),), wake_after=WAIT_SECONDS)
     return _compare(situation, pod, asked)
+
+
+def _began_with_something_else(situation: Situation) -> bool:
+    """Whether a start now would get another archive than this pod did: a pod that was given up stored its own late."""
+    report, content = situation.report, situation.content
+    if situation.history is None or report.workspace_state != "Ready" or report.marker_epoch != situation.epoch:
+        return False
+    return report.marker_source != (None if content is None else (content.epoch, content.sequence))
 
 
 def _compare(situation: Situation, pod: SeenPod, asked: dict[str, Any]) -> Plan | None:

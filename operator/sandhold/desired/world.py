@@ -91,6 +91,8 @@ class KeeperReport:
     marker_slot: str | None = None
     marker_epoch: int | None = None
     marker_recovery: str | None = None
+    marker_source: tuple[int, int] | None = None
+    """The archive that the workspace came from; None for one that began without."""
     workspace_state: str = "Empty"
     workspace_code: str = ""
     workspace_message: str = ""

@@ -107,9 +107,13 @@ class Catalogue:
         return head, content
 
     def fence(self, epoch: int, parent: Generation | None, pod_uid: str) -> Summary:
-        """Put a fence, unless it stands already. What has a lower epoch can never be the head from now on."""
+        """Put a fence, unless it stands already. What has a lower epoch can never be the head from now on.
+
+        It goes over the content of now or over nothing: what was stored since the workspace was restored would be
+        hidden for ever.
+        """
         generation = Generation(epoch, 0)
-        self._refuse_stale(self._highest(), epoch)
+        self._refuse_hiding(self._highest(), epoch, parent)
         header = self._header(generation, Kind.FENCE, parent=parent, pod_uid=pod_uid)
         with closing(ManifestDraft()) as draft:
             try:
@@ -193,6 +197,16 @@ class Catalogue:
             return known
         with closing(self.load(generation)) as loaded:
             return Summary(loaded.header, key, loaded.digest, loaded.size)
+
+    def _refuse_hiding(self, head: Summary | None, epoch: int, parent: Generation | None) -> None:
+        self._refuse_stale(head, epoch)
+        if head is None or head.header.generation.epoch == epoch:
+            return
+        content = head.header.generation if head.header.kind is Kind.ARCHIVE else head.header.parent
+        if content != parent:
+            raise StaleGenerationError(
+                f"slot {self._place.slot} has the content {content}, not {parent}; start again from what is there"
+            )
 
     def _refuse_stale(self, head: Summary | None, epoch: int) -> None:
         if head is not None and head.header.generation.epoch > epoch:

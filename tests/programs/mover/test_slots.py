@@ -60,6 +60,20 @@ async def test_a_fence_again_is_success_and_with_another_parent_is_stale(mover: 
         assert (refused["ok"], refused["error"]["code"]) == (False, "stale_generation")
 
 
+async def test_a_fence_never_hides_what_was_stored_since_the_restore(mover: MoverProcess, pod: Pod) -> None:
+    """A pod that was given up stores its archive late, when its successor has restored the one before."""
+    async with mover.operator() as operator:
+        await archive(mover, pod, 1, 1)
+        await fence(operator, pod, 2, (1, 1))
+        await archive(mover, pod, 2, 1)
+        for parent in ((1, 1), None):
+            refused = await fence(operator, pod, 3, parent)
+            assert (refused["ok"], refused["error"]["code"]) == (False, "stale_generation")
+        answer = (await head(operator, pod))["result"]
+        assert (position(answer["head"]), position(answer["content"])) == ((2, 1), (2, 1))
+        assert (await fence(operator, pod, 3, (2, 1)))["ok"] is True
+
+
 async def test_a_fence_below_the_head_is_stale_and_not_written(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:
     async with mover.operator() as operator:
         await fence(operator, pod, 5, None)

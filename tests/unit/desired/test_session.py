@@ -283,6 +283,18 @@ def test_a_marker_of_another_slot_or_epoch_is_refused() -> None:
         assert plan.status["refusal"]["code"] == "workspace_setup_failed"
 
 
+@pytest.mark.parametrize("source", [None, (1, 1)])
+def test_a_workspace_that_is_not_the_one_a_start_gets_now_opens_nothing(source: tuple[int, int] | None) -> None:
+    """A pod that was given up stored its archive late: its successor, not open yet, begins again from that."""
+    late = worlds.a_history(worlds.an_archive(2))
+    world = {"session": starting(3), "pods": [worlds.a_pod(3)], "history": late}
+    plan = plan_of(keepers=worlds.a_keeper("Ready", epoch=3, marker_source=source), **world)
+    assert [write.uid for write in plan.writes if isinstance(write, Delete)] == [worlds.pod_uid(3)]
+    assert plan.calls == ()
+    fitting = plan_of(keepers=worlds.a_keeper("Ready", epoch=3, marker_source=(2, 1)), **world)
+    assert verbs(fitting) == ["fence", "open"]
+
+
 def test_evidence_of_another_start_of_init_opens_nothing() -> None:
     for report in ({"challenge": "d" * 32}, {"evidence": None}, {"challenge": ""}):
         plan = plan_of(session=starting(), pods=[worlds.a_pod()], keepers=worlds.a_keeper("Ready", **report))
