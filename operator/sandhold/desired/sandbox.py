@@ -103,7 +103,9 @@ def _let_go(world: SandboxWorld) -> Plan:
 
 
 def _wait(world: SandboxWorld, message: str) -> Plan:
-    """Deleted, and held by what still needs its walls."""
+    """Deleted, and held by what still needs its walls: they are kept in place until then."""
+    policy = network.network_policy(world.installation, world.sandbox)
+    is_kept = _foreign(world) is None and not world.namespace_terminating
     kept = [_carry(world, ACCEPTED), _carry(world, WALLS_IN_PLACE)]
     claims = [
         no(READY, "Deleted", message),
@@ -111,7 +113,9 @@ def _wait(world: SandboxWorld, message: str) -> Plan:
         no(STALLED, "Progressing", _AT_WORK),
         *kept,
     ]
-    return Plan(status=_next(world, claims), wake_after=UNKNOWN_SECONDS)
+    return Plan(
+        writes=_writes(world, policy) if is_kept else (), status=_next(world, claims), wake_after=UNKNOWN_SECONDS
+    )
 
 
 def _status(

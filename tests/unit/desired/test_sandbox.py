@@ -150,3 +150,13 @@ def test_a_deleted_sandbox_takes_what_is_ours_along() -> None:
 
 def test_a_deleted_sandbox_that_we_never_held_is_left_alone() -> None:
     assert plan_of(sandbox=worlds.a_sandbox(finalizers=["theirs"], **GOING)) == Plan()
+
+
+def test_walls_stay_in_place_while_a_deleted_sandbox_waits_for_its_pods() -> None:
+    """Its agents still run: a policy that somebody removes meanwhile comes back, as does one that a node changed."""
+    sandbox, pods = worlds.a_sandbox(**GOING), Present((worlds.a_pod(),))
+    assert kinds(plan_of(sandbox=sandbox, pods=pods)) == []
+    assert kinds(plan_of(sandbox=sandbox, pods=pods, policy=ABSENT)) == ["NetworkPolicy"]
+    nodes = worlds.an_installation(node_addresses=Present(("44.55.66.77",)))
+    assert kinds(plan_of(sandbox=sandbox, pods=pods, installation=nodes)) == ["NetworkPolicy"]
+    assert kinds(plan_of(sandbox=sandbox, pods=pods, policy=ABSENT, namespace_terminating=True)) == []
