@@ -330,7 +330,7 @@ STORIES = (
     Story(verdict_is_lost, start),
     Story(discarded, delete),
     Story(keeps_nothing, start),
-    Story(archives_are_turned_off, resume),
+    Story(archives_are_turned_off, resume, is_a_race=True),
     Story(sandbox_comes_later),
     Story(foreign_pod, resume),
     Story(retried, refused_by_walls),
