@@ -13,6 +13,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from testkit import trees
 from testkit.fake_mover import FakeMover
 from testkit.keeper_pod import AGENT_UID, KeeperPod, eventually
@@ -80,6 +82,31 @@ while True:
     except OSError:
         pass
 """
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0" * 40, b'{"challenge":"aaa'], ids=["empty", "zeros", "half"])
+async def test_files_that_a_power_loss_tore_do_not_lock_a_workspace_in(
+    pod: KeeperPod, mover: FakeMover, rest: bytes
+) -> None:
+    """Word, orders and the note of the last archive need not have reached the disk; the workspace and its marker did."""
+    await opened(pod, mover)
+    (pod.workspace / "file").write_text("kept")
+    await archived(mover)
+    await mover.order(verb="end", graceSeconds=10)
+    await eventually((pod.gate / "orders.json").exists, "the end is passed on")
+    pod.stop_keeper()
+    for torn in (pod.gate / "word.json", pod.gate / "orders.json", pod.private / "stored.json"):
+        torn.write_bytes(rest)
+    before = len(mover.reports)
+    await mover.meet(pod.start_keeper)
+    report = await mover.until_report(lambda r: len(mover.reports) > before and r["workspace"]["state"] == "Ready")
+    assert report["gate"]["opened"] not in ("", "a" * 32), "somebody may have written: nobody may take it for unused"
+    assert report["archive"] is None
+    assert (await archived(mover, 2)).records.startswith(b'{"path":"file"')
+    await mover.order(verb="open", challenge="a" * 32, word={"argv": [], "env": {}, "workingDir": "/"})
+    await mover.order(verb="archive", sequence=3, final=True, grant="archive-3")
+    report = await mover.until_report(lambda r: (r["archive"] or {}).get("sequence") == 3)
+    assert report["gate"]["opened"] != "a" * 32, "an end that was ordered holds"
 
 
 async def test_a_tree_that_changes_under_the_walk_gives_an_archive_that_is_whole(mover: FakeMover) -> None:

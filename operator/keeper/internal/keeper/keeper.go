@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log"
@@ -27,6 +28,8 @@ const (
 	lastArchive = 15 * time.Minute
 	// lastWordWithin bounds how long the end waits for the mover to hear how that archive ended.
 	lastWordWithin = time.Second
+	// tornGrace is an agent's grace when nobody knows any more which one was ordered.
+	tornGrace = 10 // seconds
 )
 
 // keeper is one process. Its parts work beside each other and meet on the board.
@@ -89,21 +92,31 @@ func giveMemoryBack() {
 	debug.FreeOSMemory()
 }
 
-// remember fills the first report from what an earlier process of this pod left behind.
+// remember fills the first report from what an earlier process of this pod left behind. A power loss may leave a file
+// torn that was not made durable: it still says that it was written, and a workspace must not wait for ever for that.
 func (k *keeper) remember(version string) error {
 	found, exists, err := readNote(k.paths)
+	if isTorn(err) {
+		found, exists, err = note{}, true, nil // it was being filled: a complete note is durable
+	}
 	if err != nil {
 		return err
 	}
 	stored, err := readStored(k.paths)
-	if err != nil {
+	if err != nil && !isTorn(err) {
 		return err
 	}
 	word, err := gate.ReadWord(k.paths.Word())
+	if isTorn(err) {
+		word.Challenge, err = gate.RandomID(), nil // the gate was opened, for an init that is gone
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	orders, err := gate.ReadOrders(k.paths.Orders())
+	if isTorn(err) {
+		orders.End, err = &gate.End{GraceSeconds: tornGrace}, nil // nothing but an end is ever ordered
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -122,6 +135,12 @@ func (k *keeper) remember(version string) error {
 		}
 	})
 	return nil
+}
+
+// isTorn tells a file that a power loss left empty or in part from one that cannot be read.
+func isTorn(err error) bool {
+	var syntax *json.SyntaxError
+	return errors.As(err, &syntax)
 }
 
 // begin returns false when an archive runs already or the process ends.

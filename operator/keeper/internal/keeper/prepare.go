@@ -109,10 +109,10 @@ func (k *keeper) makeRoom() error {
 		return err
 	}
 	found, exists, err := readNote(k.paths)
-	if err != nil {
+	if err != nil && !isTorn(err) {
 		return err
 	}
-	if !exists || found.Complete || k.read().Gate.Opened != "" {
+	if (!exists && !isTorn(err)) || found.Complete || k.read().Gate.Opened != "" {
 		return errors.New("the workspace is not empty, and this keeper has not filled it: nothing was touched")
 	}
 	return tree.Empty(k.paths.Workspace)
