@@ -6,13 +6,14 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from bench import figures, starts
 from bench.inside import Operator, keeper_memory
 from imaging import builds, loading
-from installation.client import Cluster
+from installation.client import Cluster, Object
 from installation.deploying import REPOSITORY, install
 from installation.preparing import bring_up
 from testbed import versions
@@ -52,33 +53,52 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(cluster: Cluster, pairs: int) -> dict[str, Any]:
     starts.prepare(cluster, tuple(TARGETS))
     operator = Operator(cluster)
-    overhead: list[float] = []
-    writes: list[dict[str, int]] = []
-    memory: dict[str, int] = {}
-    results = {}
+    sessions: dict[str, list[Started]] = {}
+    results, memory = {}, {}
     for tier, target in TARGETS.items():
-        ours, bare = [], []
-        for number in range(pairs + 1):
-            session, pod = f"{tier}-{number}", f"bare-{tier}-{number}"
-            before, written = operator.seen_to_post(), operator.writes()
-            taken = starts.session(cluster, tier, session)
-            after = operator.seen_to_post()
-            wrote = {key: value - written.get(key, 0) for key, value in operator.writes().items()}
-            model = starts.pod_of(cluster, session)
-            if tier == "runc" and number == 0:
-                memory = keeper_memory(model)
-            starts.remove_session(cluster, session)
-            beside = starts.bare_pod(cluster, model, pod)
-            starts.remove_pod(cluster, pod)
-            if number == 0:
-                continue  # the first of each warms caches up on both sides
-            ours.append(taken)
-            bare.append(beside)
-            writes.append({key: value for key, value in wrote.items() if value})
-            overhead.append(_delay(before, after))
-            print(f"  {tier} {number}/{pairs}: session {taken:.0f} ms, bare pod {beside:.0f} ms", flush=True)
-        results[tier] = figures.compared(ours, bare, target)
-    return _document(results, overhead, writes, memory)
+        # The first of each warms caches up, and its pod is the model of all bare ones.
+        starts.session(cluster, tier, f"{tier}-model")
+        model = starts.pod_of(cluster, f"{tier}-model")
+        if tier == "runc":
+            memory = keeper_memory(model)
+        starts.remove_session(cluster, f"{tier}-model")
+        _bare(cluster, model, f"bare-{tier}-model")
+        sessions[tier], bare = [], []
+        for number in range(pairs):
+            # Turn and turn about, so that going first or second favours neither.
+            if number % 2:
+                bare.append(_bare(cluster, model, f"bare-{tier}-{number}"))
+            sessions[tier].append(_session(cluster, operator, tier, f"{tier}-{number}"))
+            if not number % 2:
+                bare.append(_bare(cluster, model, f"bare-{tier}-{number}"))
+            taken = sessions[tier][-1].milliseconds
+            print(f"  {tier} {number + 1}/{pairs}: session {taken:.0f} ms, bare pod {bare[-1]:.0f} ms", flush=True)
+        results[tier] = figures.compared([one.milliseconds for one in sessions[tier]], bare, target)
+    return _document(results, [one for each in sessions.values() for one in each], memory)
+
+
+@dataclass(frozen=True)
+class Started:
+    """One cold start of a session: how long it took in all, until its pod was POSTed, and what was written for it."""
+
+    milliseconds: float
+    seen_to_post: float
+    writes: dict[str, int]
+
+
+def _session(cluster: Cluster, operator: Operator, tier: str, name: str) -> Started:
+    seen, written = operator.seen_to_post(), operator.writes()
+    milliseconds = starts.session(cluster, tier, name)
+    delay = _delay(seen, operator.seen_to_post())
+    wrote = {key: value - written.get(key, 0) for key, value in operator.writes().items()}
+    starts.remove_session(cluster, name)
+    return Started(milliseconds, delay, {key: value for key, value in wrote.items() if value})
+
+
+def _bare(cluster: Cluster, model: Object, name: str) -> float:
+    milliseconds = starts.bare_pod(cluster, model, name)
+    starts.remove_pod(cluster, name)
+    return milliseconds
 
 
 def _delay(before: tuple[int, float], after: tuple[int, float]) -> float:
@@ -88,11 +108,9 @@ def _delay(before: tuple[int, float], after: tuple[int, float]) -> float:
     return (after[1] - before[1]) * 1000
 
 
-def _document(
-    results: dict[str, Any], overhead: list[float], writes: list[dict[str, int]], memory: dict[str, int]
-) -> dict[str, Any]:
-    summary = figures.summary(overhead)
-    counts = sorted(sum(one.values()) for one in writes)
+def _document(results: dict[str, Any], sessions: Sequence[Started], memory: dict[str, int]) -> dict[str, Any]:
+    summary = figures.summary([one.seen_to_post for one in sessions])
+    counts = sorted(sum(one.writes.values()) for one in sessions)
     return {
         "schema": SCHEMA,
         "measuredAt": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -103,7 +121,7 @@ def _document(
         "seenToPodPost": summary
         | {"target": {"p50": SEEN_TO_POST_P50, "p99": SEEN_TO_POST_P99}}
         | {"reached": summary["p50"] < SEEN_TO_POST_P50 and summary["p99"] < SEEN_TO_POST_P99},
-        "writesPerColdStart": {"min": counts[0], "max": counts[-1], "lastByKind": writes[-1]},
+        "writesPerColdStart": {"min": counts[0], "max": counts[-1], "lastByKind": sessions[-1].writes},
         "keeperBytes": memory | {"target": KEEPER_BYTES, "reached": memory["rss"] <= KEEPER_BYTES},
     }
 

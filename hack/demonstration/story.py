@@ -17,6 +17,7 @@ NAMESPACE = "sandhold-demo"
 WALKER = REPOSITORY / "hack" / "installation" / "walker.py"
 _START_SECONDS = 120
 _STOP_SECONDS = 120
+_SAME_IN_ALL = frozenset({"time", "level", "logger", "kind", "namespace", "object"})
 
 # What an agent leaves behind, and what is easily lost on the way: modes, links, an interpreter's folder, odd names.
 WORK = r"""
@@ -187,6 +188,13 @@ class Story:
 
     def _log(self) -> None:
         said = self._cluster.kubectl("logs", "-n", SYSTEM, "deployment/sandhold-operator", "--tail=2000")
-        own = [line[:400] for line in said.splitlines() if self._session in line]
+        own = [_short(line) for line in said.splitlines() if self._session in line]
         self._stage.show("\n".join(own))
         self._stage.claim("the operator's log tells of this session", holds=bool(own))
+
+
+def _short(line: str) -> str:
+    """A line of the operator's log without what is the same in all of them."""
+    fields = json.loads(line)
+    told = {key: value for key, value in fields.items() if key not in _SAME_IN_ALL}
+    return f"{fields.get('time', '')} " + " ".join(f"{key}={value}" for key, value in told.items())
