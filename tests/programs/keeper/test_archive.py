@@ -88,7 +88,7 @@ while True:
 async def test_files_that_a_power_loss_tore_do_not_lock_a_workspace_in(
     pod: KeeperPod, mover: FakeMover, rest: bytes
 ) -> None:
-    """Word, orders and the note of the last archive need not have reached the disk; the workspace and its marker did."""
+    """Word, orders and the note of the last archive need not have reached the disk; workspace and marker did."""
     await opened(pod, mover)
     (pod.workspace / "file").write_text("kept")
     await archived(mover)

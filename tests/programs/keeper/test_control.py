@@ -1,5 +1,6 @@
 """The keeper at home and away: connection, evidence, gate, end, and what the agent may try on it."""
 
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ from testkit.keeper_stories import at_home, prepare, ready, waiting_init, word
 from testkit.pki import Installation
 
 KIB_OF_10_MIB = 10 * 1024
+FRESH_SECONDS = 5.1
+"""A little longer than evidence from before init's first word counts."""
 KERNEL = Path("/proc/version").read_text().strip()
 
 
@@ -172,6 +175,25 @@ async def test_evidence_waits_until_the_canary_is_walled_off(pod: KeeperPod, mov
         assert mover.report["evidence"] is None
     report = await mover.until_report(lambda report: report["evidence"])
     assert report["evidence"]["probes"][0]["outcome"] == "Refused"
+
+
+async def test_an_init_that_speaks_late_is_not_served_with_what_was_seen_long_before(
+    pod: KeeperPod, mover: FakeMover
+) -> None:
+    """An image that takes minutes to come: what holds then counts, not what held before."""
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        await at_home(pod, mover)
+        await mover.order(**prepare(probes=[{"name": "hole", "address": "127.0.0.1", "port": hole.getsockname()[1]}]))
+        report = await mover.until_report(lambda report: report["evidence"])
+        assert report["evidence"]["probes"][0]["outcome"] == "Refused"
+        assert report["evidence"]["challenge"] == ""
+        await asyncio.sleep(FRESH_SECONDS)
+        hole.listen()
+        pod.start_init()
+        challenge = await waiting_init(mover)
+        report = await mover.until_report(lambda report: report["evidence"]["challenge"] == challenge)
+    assert report["evidence"]["probes"][0]["outcome"] == "Connected"
 
 
 async def test_end_reaches_the_agent_and_every_init_after_it(pod: KeeperPod, mover: FakeMover) -> None:

@@ -31,6 +31,9 @@ const (
 	canaryTimeout = 300 * time.Millisecond
 	canaryLimit   = 30 * time.Second
 	probeTimeout  = 2 * time.Second
+	// freshFor is how old the first round may be when init speaks for the first time: images can take minutes to come,
+	// and what was seen before them says little of now.
+	freshFor = 5 * time.Second
 	// roundEvery bounds what an agent can cause by forging hints.
 	roundEvery = time.Second
 )
@@ -64,7 +67,7 @@ func (k *keeper) gatherEvidence(probes []Probe) {
 		k.change(func(r *Report) { r.Evidence = &evidence })
 		for range changes {
 			challenge := k.read().Gate.Challenge
-			if evidence.Challenge == "" && challenge != "" {
+			if evidence.Challenge == "" && challenge != "" && time.Since(started) < freshFor {
 				evidence.Challenge = challenge
 				known := evidence
 				k.change(func(r *Report) { r.Evidence = &known })
