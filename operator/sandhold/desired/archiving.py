@@ -129,8 +129,9 @@ def history_trouble(situation: Situation) -> Trouble | None:
             return None
 
 
-def _archive_order(situation: Situation, pod: SeenPod, sandbox: AgentSandbox, store: str) -> Order:
-    holder = orders.Holder(
+def holder_of(situation: Situation, pod: SeenPod, store: str) -> orders.Holder:
+    """Whom a grant of this pass is for."""
+    return orders.Holder(
         installation_id=situation.world.installation.id,
         pod_uid=pod.uid,
         slot=situation.slot,
@@ -138,6 +139,10 @@ def _archive_order(situation: Situation, pod: SeenPod, sandbox: AgentSandbox, st
         store=store,
         now=situation.now,
     )
+
+
+def _archive_order(situation: Situation, pod: SeenPod, sandbox: AgentSandbox, store: str) -> Order:
+    holder = holder_of(situation, pod, store)
     sequence = _next_sequence(situation)
     return orders.archive_order(pod.uid, sequence, orders.archive_grant(holder, sequence, sandbox))
 

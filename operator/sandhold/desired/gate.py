@@ -60,14 +60,7 @@ def _prepare(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     store = store_of(sandbox, situation.world.installation.backends)
     grant = None
     if source is not None and store is not None:
-        holder = orders.Holder(
-            installation_id=situation.world.installation.id,
-            pod_uid=pod.uid,
-            slot=situation.slot,
-            epoch=situation.epoch,
-            store=store,
-            now=situation.now,
-        )
+        holder = archiving.holder_of(situation, pod, store)
         grant = orders.restore_grant(holder, source, sandbox)
     parts = orders.entries_orders(pod.uid, preparation.entries)
     return Step(calls=(*parts, orders.prepare_order(pod.uid, preparation, grant)), wake_after=_ORDER_SECONDS)
