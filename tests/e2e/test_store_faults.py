@@ -1,6 +1,7 @@
 """The object store goes away, at a stop and at a start, and comes back: nothing is lost, nobody has to do anything."""
 
 from installation import bucket
+from installation.client import until
 from sandhold import names
 from testkit.cluster_client import STOP_SECONDS, Field, store_away
 
@@ -66,3 +67,16 @@ def test_a_start_waits_for_the_store_and_never_begins_empty(field: Field) -> Non
     assert "refusal" not in session.status()
     session.set_mode("Suspended")
     session.wait_phase("Suspended", STOP_SECONDS)
+
+
+def test_the_way_out_without_an_archive_is_taken_only_on_a_person_s_order(field: Field) -> None:
+    field.sandbox("coder")
+    session = field.session("quill", "coder")
+    session.wait_phase("Ready")
+    with store_away():
+        session.delete()
+        session.wait_condition("Snapshotted", "SnapshotStoreUnavailable")
+        session.annotate(names.ANNOTATION_DISCARD, "true")
+        until("the session goes", session.is_gone, seconds=60)
+        until("its pod goes", lambda: not field.pods(), seconds=60)
+    assert len(field.events("WorkspaceDiscarded")) == 1
