@@ -1,12 +1,16 @@
 # Everything that people and CI do here, one target each; `make help` prints them.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv generate verify lint test-unit test demo bench images cluster clean
+.PHONY: help venv generate verify lock lint test-unit test demo bench images cluster clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
 # The part of the tests that needs neither the cluster nor a built binary.
 UNIT := $(wildcard tests/unit tests/golden tests/property tests/docs)
+
+# Without the address of an index, so that any mirror serves; existing pins stay unless they no longer fit.
+LOCK := pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	--extra operator --extra mover
 
 help: ## print what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -19,6 +23,11 @@ generate: venv ## write what is generated: CRDs, roles, reference pages
 
 verify: venv ## fail when a generated file differs, or the layout does
 	@$(PYTHON) hack/verify/all
+
+lock: ## make requirements/*.lock anew from pyproject.toml (needs uv)
+	@command -v uv >/dev/null || { echo "make lock: uv is not installed" >&2; exit 1; }
+	@uv $(LOCK) --output-file requirements/runtime.lock pyproject.toml
+	@uv $(LOCK) --group dev --output-file requirements/dev.lock pyproject.toml
 
 lint: ## ruff, mypy, import contracts, gofmt, go vet, staticcheck
 	@hack/test lint

@@ -72,6 +72,7 @@ def test_a_workspace_comes_back_bit_for_bit_in_another_pod(field: Field, tier: s
         "wait", "--for=delete", "-n", field.namespace, "sandboxsession/quill", "--timeout=60s"
     )
     assert field.pods() == []
+    field.cluster.delete("SandboxSnapshot", field.namespace, snapshot["name"])
     kept = bucket.sizes(folder_of(snapshot["key"]))
     assert snapshot["key"] in kept
     assert len([key for key in kept if "/layers/" not in key]) >= 3, "two archives and at least the second's fence"
