@@ -1,6 +1,6 @@
 """Plans carried out on a real API server: idempotent, tested against what was observed, quiet when nothing is new."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,6 +70,8 @@ class Bench:
         self.cache = Cache()
         self.memory = Memory()
         self.movers = NoMovers()
+        self.leads: Callable[[int], bool] = lambda _: True
+        """Whether it leads, after so many writes."""
         self.applier = self.fresh_applier()
         self.subject: KubeObject = {}
 
@@ -77,7 +79,8 @@ class Bench:
         """As after a restart: nothing remembered but the cache."""
         orders = Orders(self.movers, Histories(self.movers), self.memory, Ed25519PrivateKey.generate())
         writes = Writes(self.door, self.cache, self.memory)
-        return Applier(self.cache, self.memory, writes, orders, Recorder(self.door, "test"))
+        recorder = Recorder(self.door, "test")
+        return Applier(self.cache, self.memory, writes, orders, recorder, leads=lambda: self.leads(self.door.writes))
 
     async def setup(self) -> None:
         self.subject = await self.door.create(
@@ -417,3 +420,19 @@ async def test_an_ending_namespace_is_a_world_that_moved_on(bench: Bench, api_se
         assert bench.memory.ending.get(bench.namespace) is not None, "the next world asks for the namespace"
     assert bench.memory.refused.get(bench.subject["metadata"]["uid"]) is None
     await bench.apply(Plan(events=(Event("Warning", "Late", "nobody hears this"),)))
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+async def test_one_that_does_not_lead_any_more_stops_in_the_middle_of_a_plan(bench: Bench, most: int) -> None:
+    """A process that slept over its Lease: another one leads, and may have decided otherwise."""
+    bench.leads = lambda writes: writes < most
+    plan = Plan(
+        finalizer_add=names.FINALIZER_WORKSPACE,
+        writes=(Create(bench.pod()),),
+        calls=(Fence("main", "slot", 1, None, "pod"),),
+        status={"phase": "Starting"},
+    )
+    with pytest.raises(UnavailableError, match="Lease"):
+        await bench.apply(plan)
+    assert bench.door.writes == most
+    assert bench.movers.fences == []

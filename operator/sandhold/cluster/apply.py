@@ -6,6 +6,7 @@ already has makes no request. It decides nothing: what is in the plan is done, w
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,7 +20,7 @@ from sandhold.cluster.recorder import Recorder
 from sandhold.cluster.writes import Writes
 from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, Write, WriteStatus
 from sandhold.desired.world import KubeObject
-from sandhold.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, SandholdError
+from sandhold.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, SandholdError, UnavailableError
 from sandhold.names import LABEL_SESSION_UID
 from sandhold.reasons import Refusal, RefusalCode, refuse
 
@@ -45,7 +46,17 @@ class Outcome:
 class Applier:
     """Plans to requests."""
 
-    def __init__(self, cache: Cache, memory: Memory, writes: Writes, orders: Orders, recorder: Recorder) -> None:
+    def __init__(  # noqa: PLR0913 - everything that can change something, and whether it may
+        self,
+        cache: Cache,
+        memory: Memory,
+        writes: Writes,
+        orders: Orders,
+        recorder: Recorder,
+        *,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._leads = leads
         self._cache = cache
         self._memory = memory
         self._writes = writes
@@ -55,20 +66,30 @@ class Applier:
     async def apply(self, subject: KubeObject, plan: Plan, now: datetime) -> Outcome:
         """Carry out a plan for the object that it was made for, as that object was observed."""
         outcome = Outcome(wake_after=plan.wake_after)
+        self._insist()
         if plan.finalizer_add is not None:
             subject = await self._add_finalizer(subject, plan.finalizer_add, outcome)
         for write in plan.writes:
+            self._insist()
             await self._write(write, outcome)
         for call in plan.calls:
+            self._insist()
             await self._call(call, subject, outcome)
+        self._insist()
         if plan.status is not None:
             patched = await self._writes.status(subject, plan.status)
             if patched is not None:
                 subject, outcome.wrote_status, outcome.again = patched, True, True
         await self._recorder.record(subject, plan.events, now)
         if plan.finalizer_remove is not None:
+            self._insist()
             await self._remove_finalizer(subject, plan.finalizer_remove, outcome)
         return outcome
+
+    def _insist(self) -> None:
+        """One who slept over his Lease changes nothing more, in the middle of a plan either: another one leads."""
+        if not self._leads():
+            raise UnavailableError("the election Lease is not held any more, so nothing is written")
 
     async def _write(self, write: Write, outcome: Outcome) -> None:
         match write:

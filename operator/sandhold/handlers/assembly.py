@@ -62,8 +62,9 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
     authority: Authority,
     clock: Callable[[], datetime] = utc_now,
     monotonic: Callable[[], float] = time.monotonic,
+    leads: Callable[[], bool] = lambda: True,
 ) -> Parts:
-    """Put an operator together. Keeper reports wake their sessions from here on."""
+    """Put an operator together. It changes nothing while it does not lead. Keeper reports wake their sessions."""
     cache, queue, memory = Cache(INDICES, monotonic, may_be_seen), WorkQueue(clock=monotonic), Memory()
     facts = InstallationFacts(door, cache, settings, backends, authority.certificate_pem.decode())
     observer = Observer(
@@ -71,7 +72,7 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
     )
     recorder = Recorder(door, settings.pod_name, monotonic)
     orders = Orders(movers, observer.histories, memory, authority.grant_key, monotonic)
-    applier = Applier(cache, memory, Writes(door, cache, memory, monotonic), orders, recorder)
+    applier = Applier(cache, memory, Writes(door, cache, memory, monotonic), orders, recorder, leads=leads)
     reconciler = Reconciler(observer, applier, plan_session, plan_sandbox)
     router = Router(cache, queue, memory)
     kinds = watched_kinds(backends().installation_id)

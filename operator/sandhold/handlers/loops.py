@@ -40,6 +40,7 @@ class Operator:
         settings: OperatorSettings,
         backends: BackendsInForce,
         authority: Authority,
+        election: Election,
     ) -> None:
         self._door = door
         self._movers = movers
@@ -48,7 +49,7 @@ class Operator:
         self._settings = settings
         self._backends = backends
         self._authority = authority
-        self._election = Election(door, settings.namespace, settings.pod_name, settings.lease_seconds)
+        self._election = election
         kinds = [kind.resource.kind for kind in parts.kinds]
         self._health = Health(parts.cache, parts.queue, kinds, settings.resync_seconds)
         self._facts: tuple[object, object] | None = None

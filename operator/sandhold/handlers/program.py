@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from sandhold.backends.load import BackendsInForce, find_backends
 from sandhold.cluster.client import KubeDoor, is_in_cluster, load_configuration
 from sandhold.cluster.door import Door
-from sandhold.cluster.election import LeaseLostError
+from sandhold.cluster.election import Election, LeaseLostError
 from sandhold.cluster.movers import MoverConnections
 from sandhold.cluster.pki import OperatorTls, ensure_authority
 from sandhold.desired.plan import Reference
@@ -100,12 +100,25 @@ async def operate(settings: OperatorSettings, stopping: asyncio.Event) -> None:
         except UnavailableError as error:
             raise StartError(str(error)) from error
         movers = MoverConnections(OperatorTls(authority, utc_now))
+        election = Election(door, settings.namespace, settings.pod_name, settings.lease_seconds)
         parts = assemble(
-            door=door, movers=movers, settings=settings, backends=backends.current, authority=authority, clock=utc_now
+            door=door,
+            movers=movers,
+            settings=settings,
+            backends=backends.current,
+            authority=authority,
+            leads=lambda: election.is_held,
         )
         pump = KopfPump(configuration, parts.kinds, after_start=lambda: take_signals(stopping))
         operator = Operator(
-            door=door, movers=movers, parts=parts, pump=pump, settings=settings, backends=backends, authority=authority
+            door=door,
+            movers=movers,
+            parts=parts,
+            pump=pump,
+            settings=settings,
+            backends=backends,
+            authority=authority,
+            election=election,
         )
         await operator.run()
     finally:
