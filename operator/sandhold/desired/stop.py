@@ -187,8 +187,8 @@ def _fate(situation: Situation) -> Claim | None:
 
 def _fate_of_a_lost_pod(situation: Situation) -> Claim | None:
     is_known = situation.history is not None
-    if not is_known and situation.is_underway and situation.status.pod_uid is not None:
-        return None
+    if not is_known and situation.is_underway:
+        return None  # Status may name no pod and there was one: a start that waits for the store clears it.
     if is_known and situation.is_underway and gate_may_be_open(situation):
         message = f"The pod was gone before its workspace was archived; {loss.recovery_point(situation)}."
         return no(SNAPSHOTTED, "PodLost", message)

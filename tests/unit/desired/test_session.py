@@ -545,6 +545,21 @@ def test_a_dead_pods_object_is_removed_and_its_loss_told() -> None:
     assert [event.reason for event in gone.events] == ["WorkspaceLost", "Suspended"]
 
 
+def test_a_pod_lost_while_the_store_was_away_is_not_forgotten() -> None:
+    """Node and store go together, and the session is deleted before the store is back: nobody may say that all is well."""
+    down = StoreTrouble("snapshot_store_unavailable", "down", retryable=True)
+    first = plan_of(session=ready(), history=down)
+    assert told(first) == ("False", "SnapshotStoreUnavailable")
+    going = {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": [names.FINALIZER_WORKSPACE]}
+    left = worlds.a_session(status=dict(first.status or {}), **going)
+    waiting = plan_of(session=left, history=down)
+    assert waiting.finalizer_remove is None
+    assert told(waiting, "Snapshotted") == ("False", "SnapshotStoreUnavailable")
+    back = plan_of(session=left, history=FENCED)
+    assert [event.reason for event in back.events] == ["WorkspaceLost"]
+    assert back.finalizer_remove == names.FINALIZER_WORKSPACE
+
+
 def test_a_pod_that_does_not_go_is_told() -> None:
     stuck = worlds.a_pod(terminating_for=100)
     plan = plan_of(session=stopping(), pods=[stuck], history=worlds.a_history(worlds.an_archive()))
