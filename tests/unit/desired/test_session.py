@@ -546,7 +546,7 @@ def test_a_dead_pods_object_is_removed_and_its_loss_told() -> None:
 
 
 def test_a_pod_lost_while_the_store_was_away_is_not_forgotten() -> None:
-    """Node and store go together, and the session is deleted before the store is back: nobody may say that all is well."""
+    """Node and store go together, and the session is deleted before the store is back: its loss is still told."""
     down = StoreTrouble("snapshot_store_unavailable", "down", retryable=True)
     first = plan_of(session=ready(), history=down)
     assert told(first) == ("False", "SnapshotStoreUnavailable")
