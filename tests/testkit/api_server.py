@@ -24,6 +24,7 @@ from testbed.components import COMPONENTS
 
 READY_SECONDS = 90.0
 STOP_SECONDS = 10.0
+ATTEMPTS = 3
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 GROUP = "/apis/sandhold.dev/v1alpha1"
 
@@ -33,6 +34,10 @@ def binaries() -> Path | None:
     kube = next(component for component in COMPONENTS if component.name == "kube")
     folder = kube.directory(places.cache())
     return folder if (folder / "kube-apiserver").exists() else None
+
+
+class EndedError(RuntimeError):
+    """A process ended that should serve."""
 
 
 class ApiServer:
@@ -62,15 +67,28 @@ class ApiServer:
         (self._folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
         subprocess.run(["openssl", "genrsa", "-out", str(self._key), "2048"], check=True, capture_output=True)
         try:
-            self._spawn("etcd", self._etcd_arguments())
-            self._spawn("kube-apiserver", self._apiserver_arguments())
-            self._until("the API server is ready", self._is_ready)
+            self._serve_somewhere()
             self.kubeconfig.write_text(json.dumps(self._kubeconfig()))
             self._install_crds()
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _serve_somewhere(self) -> None:
+        """Ports that were free a moment ago may be another test run's by now: then others are tried."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self._spawn("etcd", self._etcd_arguments())
+                self._spawn("kube-apiserver", self._apiserver_arguments())
+                self._until("the API server is ready", self._is_ready)
+            except EndedError:
+                self.stop()
+                if attempt == ATTEMPTS - 1:
+                    raise
+                self.port, self._etcd_port, self._peer_port = free_ports(3)
+            else:
+                return
 
     def stop(self) -> None:
         """The API server first: without etcd it would only complain for a while."""
@@ -143,7 +161,7 @@ class ApiServer:
         while not holds():
             for process in self._processes:
                 if process.poll() is not None:
-                    raise RuntimeError(f"a process ended with {process.returncode}: {self._last_words()}")
+                    raise EndedError(f"a process ended with {process.returncode}: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"after {READY_SECONDS:.0f} s still not: {what}: {self._last_words()}")
             time.sleep(0.05)

@@ -22,7 +22,7 @@ class FaultProxy:
         self.lists = 0
         self.swallows = False
         """While set, what watches say is lost."""
-        self.swallowed = 0
+        self.swallowed = b""
         self.port = 0
 
     @property
@@ -81,7 +81,7 @@ class FaultProxy:
             try:
                 async for chunk in answer.content.iter_any():
                     if self.swallows:
-                        self.swallowed += 1
+                        self.swallowed += chunk
                     else:
                         await response.write(chunk)
             finally:

@@ -20,7 +20,8 @@ from sandhold.handlers.pump import EventSink, WatchedKind, WatchFailedError
 SERVER_SECONDS = 600
 SILENT_SECONDS = 70
 LOGIN_MINUTES = 10
-STOP_SECONDS = 1.0
+STOP_SECONDS = 3.0
+DRAIN_SECONDS = 0.5
 _KOPF_FOLDER = str(Path(kopf.__file__).parent)
 
 
@@ -69,7 +70,7 @@ class KopfPump:
         settings.watching.chunk_size = 500
         settings.networking.request_timeout = 30
         settings.queueing.idle_timeout = 1.0
-        settings.queueing.exit_timeout = STOP_SECONDS / 2
+        settings.queueing.exit_timeout = DRAIN_SECONDS
         settings.process.ultimate_exiting_timeout = None
         for kind in self._kinds:
             if kind.selector:
@@ -122,13 +123,13 @@ def _delivery(kind: WatchedKind, sink: EventSink, failure: asyncio.Future[None])
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel kopf's tasks, then those that they left behind, and give them a moment each.
+    """Cancel kopf's watchers, then its main tasks, then what is left, and give each a moment.
 
     What they say on the way out is of no use. A watcher that fails leaves its siblings running, known to nobody but by
-    whose code they run. Watchers go before their helpers: one whose helper ends first takes that for a new beginning.
+    whose code they run. They go first: one that outlives its helpers or the shared session begins anew.
     """
-    await _cancel(tasks)
     await _cancel([task for task in asyncio.all_tasks() if _is_kopfs(task) and task.get_name().startswith("watcher")])
+    await _cancel(tasks)
     await _cancel([task for task in asyncio.all_tasks() if _is_kopfs(task)])
 
 

@@ -1,7 +1,7 @@
 """Lists: the first ones, which make the cache mean something, and the periodic ones, which find what no watch told.
 
-A list that differs from the cache is routed like events are. Two lists running that differ, with no event of that kind
-between them, mean a watch that only looks alive: `WatchFailedError`, and the process starts anew.
+A list that differs from the cache is routed like events are. Two lists that differ, with no event of that kind between
+them, mean a watch that only looks alive: `WatchFailedError`, and the process starts anew.
 """
 
 import asyncio
@@ -89,17 +89,20 @@ class Relister:
                 _log.warning("a list failed", extra={"kind": kind, "error": str(error)})
                 delay = min(delay, PROOF_SECONDS)
                 continue
-            if self._weigh(kind, differences):
+            if self.weigh(kind, differences):
                 delay = min(delay, PROOF_SECONDS)
 
-    def _weigh(self, kind: str, differences: int) -> bool:
-        """Whether the watch of a kind is under suspicion now; raises when it was before and said nothing since."""
-        before = self._suspected.pop(kind, None)
+    def weigh(self, kind: str, differences: int) -> bool:
+        """Whether another list should follow soon; raises when a watch is proved mute.
+
+        Suspicion falls on a watch when a list differed, and lasts until it says anything.
+        """
+        suspected = self._suspected.get(kind) == self._events[kind]
         if not differences:
             return False
         metrics.MISSED.labels(kind).inc(differences)
         _log.info("a list found what no watch had told", extra={"kind": kind, "differences": differences})
-        if before == self._events[kind]:
-            raise WatchFailedError(f"the watch of {kind} is mute: two lists running differed and no event came between")
+        if suspected:
+            raise WatchFailedError(f"the watch of {kind} is mute: two lists differed and no event came between")
         self._suspected[kind] = self._events[kind]
         return True
