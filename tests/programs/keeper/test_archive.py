@@ -194,6 +194,22 @@ async def test_sigterm_lets_a_running_archive_finish(pod: KeeperPod, mover: Fake
     assert mover.received[0].done["files"] == 3000
 
 
+async def test_sigterm_waits_for_the_order_to_archive_what_no_archive_has(pod: KeeperPod, mover: FakeMover) -> None:
+    """Somebody deletes the pod: the kubelet ends the keeper a tenth of a second after the agent, before any order."""
+    await opened(pod, mover)
+    (pod.workspace / "file").write_text("work")
+    assert pod.keeper is not None
+    pod.keeper.send_signal(signal.SIGTERM)
+    mover.verdict = lambda _: {"type": "failed", "code": "snapshot_store_unavailable", "message": "", "retryable": True}
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    await mover.until_report(lambda r: (r["archive"] or {}).get("state") == "Failed")
+    mover.verdict = lambda _: {"type": "stored", "key": "k"}
+    await mover.order(verb="archive", sequence=1, final=True, grant="g")
+    await eventually(pod.has_ended, "the keeper has ended")
+    assert [received.done["files"] for received in mover.received] == [1, 1]
+    assert mover.report["archive"]["state"] == "Stored"
+
+
 async def test_mounts_are_left_out(pod: KeeperPod, mover: FakeMover) -> None:
     await opened(pod, mover)
     (pod.base / "outside").mkdir()

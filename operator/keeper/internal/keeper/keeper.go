@@ -26,6 +26,8 @@ const (
 	collectAt = 50
 	// lastArchive bounds how long an archive may go on after SIGTERM; the kubelet's grace is what really ends it.
 	lastArchive = 15 * time.Minute
+	// lastOrderWithin bounds how long the end waits for an order to archive what no archive has.
+	lastOrderWithin = 10 * time.Second
 	// lastWordWithin bounds how long the end waits for the mover to hear how that archive ended.
 	lastWordWithin = time.Second
 	// tornGrace is an agent's grace when nobody knows any more which one was ordered.
@@ -78,12 +80,36 @@ func Run(paths gate.Paths, version string) int {
 	go k.callHome(living)
 	giveMemoryBack()
 	<-terminated.Done()
+	stayed := k.stayForWork(lastOrderWithin)
 	if wasRunning, isOver := k.turn.finish(lastArchive); !isOver {
 		log.Printf("an archive was still running %s after SIGTERM", lastArchive)
-	} else if wasRunning {
+	} else if wasRunning || stayed {
 		k.lastWord(lastWordWithin)
 	}
 	return 0
+}
+
+// stayForWork waits while the workspace holds what no archive has: somebody deletes the pod, its agent has just ended, and
+// the order to archive is on its way. It returns false when there was nothing to wait for.
+func (k *keeper) stayForWork(within time.Duration) bool {
+	changes, idle := k.watch(), time.NewTimer(within)
+	defer idle.Stop()
+	for stayed := false; ; stayed = true {
+		state := k.read()
+		isStored := state.Archive != nil && state.Archive.State == ArchiveStored
+		if state.Marker == nil || state.Gate.Opened == "" || isStored {
+			return stayed
+		}
+		if state.Archive != nil && state.Archive.State == ArchiveRunning {
+			idle.Reset(within)
+		}
+		select {
+		case <-changes:
+		case <-idle.C:
+			log.Printf("nobody asked for an archive within %s after SIGTERM", within)
+			return true
+		}
+	}
 }
 
 // giveMemoryBack returns to the node what a transfer needed.
