@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from suite import parts
+from suite import parts, prerequisites
 from suite.running import Runner
 from testbed import network
+from testbed.failure import TestbedError
 
 _DOWN_SECONDS = 120
 
@@ -26,10 +27,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("what", choices=chosen)
     what = parser.parse_args(arguments).what
     runner = Runner()
-    lacking = parts.missing_programs() if what == "all" else ""
-    if lacking:
-        print(f"hack/test: {lacking}", file=sys.stderr)
-        return 1
+    if what == "all":
+        try:
+            prerequisites.ensure()
+        except TestbedError as error:
+            print(f"hack/test: {error}", file=sys.stderr)
+            return 1
     was_up = network.exists()
     began = time.monotonic()
     _listen()

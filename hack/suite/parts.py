@@ -1,6 +1,5 @@
 """What the test run consists of, in order: the cheap and telling parts first, the cluster last."""
 
-import shutil
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -83,17 +82,10 @@ CLUSTER = (
     _pytest("cluster", "tests/cluster", seconds=1200, needs=(_BUILT,)),
     Part(_UP, _script("hack/cluster", "up"), Counts.STEP, seconds=300, needs=(_BUILT,)),
     Part(_INSTALLED, _script("hack/install", "--for-tests"), Counts.STEP, seconds=1200, needs=(_UP,)),
-    _pytest("e2e", "tests/e2e", seconds=1200, needs=(_INSTALLED,)),
+    _pytest("e2e", "tests/e2e", seconds=900, needs=(_INSTALLED,)),
 )
 
 
 def everything() -> tuple[Part, ...]:
     """All parts."""
     return (*LINT, *VERIFY, *UNIT, *GO, *CLUSTER)
-
-
-def missing_programs() -> str:
-    """One sentence on what this machine lacks, or nothing."""
-    needed = {"go": "Go 1.26 or newer", "gcc": "gcc (for Go's race detector)", "git": "git"}
-    lacking = [text for program, text in needed.items() if not shutil.which(program)]
-    return f"not installed: {', '.join(lacking)}" if lacking else ""
