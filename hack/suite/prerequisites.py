@@ -1,4 +1,4 @@
-"""What the test run takes from the machine beyond what the test cluster takes: Go, git, and gcc for Go's race detector."""
+"""What a test run takes from the machine beside the test cluster: Go, git, and gcc for the race detector of Go."""
 
 import os
 import shutil
