@@ -4,6 +4,7 @@ Nothing acts on what is stored there: no scheduler, no garbage collection, no po
 the test cluster (`hack/cluster build`); nothing else of the test cluster is used or touched.
 """
 
+import contextlib
 import json
 import secrets
 import signal
@@ -48,6 +49,7 @@ class ApiServer:
         self._binaries = binary_folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self._key = folder / "service-accounts.key"
+        self._plurals: list[str] = []
         self.token = secrets.token_hex(16)
         self.port, self._etcd_port, self._peer_port = free_ports(3)
 
@@ -108,6 +110,7 @@ class ApiServer:
         killed.wait()
         self._spawn("kube-apiserver", self._apiserver_arguments())
         self._until("the API server is ready again", self._is_ready)
+        self._until_our_kinds_are_served()
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A request past the door: what others do to the objects. PATCH is a merge patch."""
@@ -146,8 +149,11 @@ class ApiServer:
         kinds = [document for path in sorted(CRDS.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())]
         for kind in kinds:
             self.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kind)
-        plurals = [kind["spec"]["names"]["plural"] for kind in kinds]
-        self._until("our kinds are served", lambda: all(self._is_served(plural) for plural in plurals))
+        self._plurals = [kind["spec"]["names"]["plural"] for kind in kinds]
+        self._until_our_kinds_are_served()
+
+    def _until_our_kinds_are_served(self) -> None:
+        self._until("our kinds are served", lambda: all(self._is_served(plural) for plural in self._plurals))
 
     def _is_served(self, plural: str) -> bool:
         try:
@@ -213,9 +219,10 @@ class ApiServer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free together a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports that were free a moment ago, below those that the kernel gives to connections that go out."""
+    found: list[int] = []
+    while len(found) < count:
+        port = 12000 + secrets.randbelow(20000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
