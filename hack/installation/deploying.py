@@ -133,6 +133,7 @@ def _values(images: Sequence[Built], *, for_tests: bool) -> Object:
             "default_tier": "gvisor",
             "tiers": tiers,
             "stores": stores,
+            "default_store": "main",
         },
         "stores": {name: {"existingSecret": STORE_SECRET} for name in stores},
     }

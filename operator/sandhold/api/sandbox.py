@@ -36,7 +36,7 @@ class SnapshotPolicy(ApiModel):
         description="Archive the workspace at every stop. With false its content ends with the pod.",
     )
     store: Annotated[str, Field(min_length=1, max_length=63), name_rule("snapshot.store")] | None = Field(
-        default=None, description="Name of a store of the operator's configuration; its first one by default."
+        default=None, description="Name of a store of the operator's configuration; its default_store if none is named."
     )
     max_bytes: Annotated[Quantity, size_rule("snapshot.maxBytes")] | None = Field(
         default=None,

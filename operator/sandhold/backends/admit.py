@@ -98,7 +98,7 @@ def _runtime_refusal(name: str, tier: Tier, runtime_classes: Mapping[str, str]) 
 def _store(sandbox: AgentSandbox, backends: Backends) -> str | None:
     if not sandbox.spec.snapshot.on_stop:
         return None
-    return sandbox.spec.snapshot.store or next(iter(backends.stores), None)
+    return backends.store_for(sandbox.spec.snapshot.store)
 
 
 def _store_refusal(sandbox: AgentSandbox, backends: Backends) -> Refusal | None:

@@ -84,7 +84,9 @@ class Backends(ConfigModel):
     sandbox_ttl_seconds: Annotated[int, Field(ge=60, le=31536000)] | None = None
     """Sessions are suspended so long after they first became Ready, unless they or their AgentSandbox say otherwise."""
     stores: Annotated[dict[Name, S3StoreConfig], Field(max_length=16)] = Field(default_factory=dict)
-    """Where archives go, by name. The first is used by sandboxes that name none. Credentials are the mover's."""
+    """Where archives go, by name. Credentials are the mover's."""
+    default_store: Name | None = None
+    """Store of sandboxes that name none. May be left out where there is at most one store."""
 
     @field_validator("resource_defaults")
     @classmethod
@@ -99,12 +101,23 @@ class Backends(ConfigModel):
         known = ", ".join(self.tiers)
         if self.default_tier not in self.tiers:
             raise ValueError(f"default_tier {self.default_tier} is none of the tiers ({known}); name one of them")
+        if self.default_store is None and len(self.stores) > 1:
+            # The order of a mapping is no choice: the tools on the way to us sort it.
+            raise ValueError(
+                f"default_store is missing, and there are several stores ({', '.join(self.stores)}); name one"
+            )
+        if self.default_store is not None and self.default_store not in self.stores:
+            raise ValueError(f"default_store {self.default_store} is none of the stores; name one of them")
         for name, tier in self.tiers.items():
             if tier.default_image is not None and not self.allows(tier.default_image):
                 raise ValueError(
                     f"tiers.{name}.default_image {tier.default_image} is not on image_allowlist; add it there"
                 )
         return self
+
+    def store_for(self, named: str | None) -> str | None:
+        """The store that an AgentSandbox's archives go to: the one it names, else the default; None without any."""
+        return named or self.default_store or next(iter(self.stores), None)
 
     def allows(self, image: str) -> bool:
         """Whether the allow-list admits an image."""

@@ -213,7 +213,7 @@ class Observer:
         snapshot = sandbox.value.spec.snapshot
         if not snapshot.on_stop and not question.has_archive:
             return ABSENT
-        store = snapshot.store or next(iter(backends.stores), None)
+        store = backends.store_for(snapshot.store)
         if store is None or store not in backends.stores:
             message = f"store {store or ''} of AgentSandbox {sandbox.value.metadata.name} is not configured"
             return StoreTrouble(RefusalCode.SNAPSHOT_STORE_UNAVAILABLE, message.replace("  ", " "), retryable=True)

@@ -192,7 +192,7 @@ def slot_of(session: SandboxSession, installation_id: str) -> str:
 
 def store_of(sandbox: AgentSandbox, backends: Backends) -> str | None:
     """The store of a sandbox's archives, whatever else may be wrong with it."""
-    return sandbox.spec.snapshot.store or next(iter(backends.stores), None)
+    return backends.store_for(sandbox.spec.snapshot.store)
 
 
 def gate_may_be_open(situation: Situation) -> bool:

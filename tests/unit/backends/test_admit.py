@@ -23,8 +23,10 @@ BACKENDS = Backends.model_validate(
         "sandbox_ttl_seconds": 3600,
         "stores": {
             "main": {"type": "s3", "bucket": "workspaces"},
+            "another": {"type": "s3", "bucket": "others"},
             "other": {"type": "s3", "bucket": "others"},
         },
+        "default_store": "main",
     }
 )
 

@@ -84,6 +84,8 @@ def test_a_good_file_is_read_in_both_forms(tmp_path: Path, name: str, write: Any
         ("stores.main.secret_access_key", "hunter2", "stores.main.secret_access_key", "unknown key; keys known here"),
         ("stores.main.bucket", None, "stores.main.bucket", "add it"),
         ("stores", {"Main Store": GOOD["stores"]["main"]}, "stores.Main Store", "pattern"),
+        ("stores.other", GOOD["stores"]["main"], "the file", "default_store is missing, and there are several stores"),
+        ("default_store", "elsewhere", "the file", "default_store elsewhere is none of the stores"),
     ],
 )
 def test_a_fault_is_told_with_its_key_and_a_remedy(
