@@ -5,6 +5,7 @@ only an orderly stop may end it: what is refused then goes through `stopping.beg
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -115,8 +116,9 @@ def _refuse(situation: Situation, pod: SeenPod, reason: StopReason, about: tuple
 def _approach(situation: Situation, pod: SeenPod) -> Plan:
     """On the way to an open gate: what holds the pod up, else the next step."""
     was_ready = situation.status.phase == "Ready"
+    trouble = seen.pod_trouble(pod.document)
     if not situation.is_connected:
-        trouble = seen.pod_trouble(pod.document) or _silence(situation, pod)
+        trouble = trouble or _silence(situation, pod)
         about = (POD_READY, trouble) if trouble is not None else None
         return _on_the_way(situation, pod, gate.Step(trouble=about), was_ready=was_ready)
     if situation.sandbox is None:
@@ -127,6 +129,9 @@ def _approach(situation: Situation, pod: SeenPod) -> Plan:
     step = gate.next_step(situation, pod, situation.sandbox)
     if step.refusal is not None:
         return _refuse(situation, pod, "Refused", step.refusal)
+    if step.trouble is None and trouble is not None:
+        # The keeper is at home, and waits for an agent's container that the kubelet cannot start.
+        step = replace(step, trouble=(POD_READY, trouble))
     return _on_the_way(situation, pod, step, was_ready=was_ready)
 
 
