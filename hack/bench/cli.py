@@ -13,9 +13,10 @@ from typing import Any
 from bench import figures, starts
 from bench.inside import Operator, keeper_memory
 from imaging import builds, loading
+from imaging.staging import REPOSITORY
 from installation.client import Cluster, Object
-from installation.deploying import REPOSITORY, install
-from installation.preparing import bring_up
+from installation.deploying import install
+from installation.preparing import bring_up, cluster_to_oneself
 from testbed import versions
 from testbed.failure import TestbedError
 
@@ -32,15 +33,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", type=int, default=12, help="pairs of starts for each runtime, at least 10 to be telling")
     pairs = parser.parse_args(arguments).n
     try:
-        bring_up()
-        images = builds.build_all()
-        loading.load_all(images)
-        cluster = Cluster()
-        try:
-            install(cluster, images)
-            found = _measure(cluster, pairs)
-        finally:
-            cluster.close()
+        with cluster_to_oneself():
+            bring_up()
+            images = builds.build_all()
+            loading.load_all(images)
+            cluster = Cluster()
+            try:
+                install(cluster, images)
+                found = _measure(cluster, pairs)
+            finally:
+                cluster.close()
     except TestbedError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -12,7 +12,7 @@ from imaging import builds, loading
 from installation import bucket
 from installation.client import Cluster
 from installation.deploying import NAMESPACE, install
-from installation.preparing import bring_up
+from installation.preparing import bring_up, cluster_to_oneself
 from testbed import places
 from testbed.failure import TestbedError
 
@@ -26,7 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.parse_args(arguments)
     stage = Stage()
     try:
-        _prepare_and_tell(stage)
+        with cluster_to_oneself():
+            _prepare_and_tell(stage)
     except (TestbedError, subprocess.SubprocessError) as error:
         print(f"\nhack/demo: {error}", file=sys.stderr)
         return 1

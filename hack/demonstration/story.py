@@ -3,16 +3,15 @@
 import hashlib
 import json
 import shlex
-from pathlib import Path
 
 import yaml
 
 from demonstration.stage import Stage
+from imaging.staging import REPOSITORY
 from installation import bucket, client
 from installation.client import Cluster, Object
 from installation.deploying import NAMESPACE as SYSTEM
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 NAMESPACE = "sandhold-demo"
 WALKER = REPOSITORY / "hack" / "installation" / "walker.py"
 _START_SECONDS = 120

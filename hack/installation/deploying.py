@@ -9,16 +9,15 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from imaging.builds import Built
+from imaging.staging import REPOSITORY
 from installation.client import Cluster, Object, until
 from testbed import places
 from testbed.commands import run
 from testbed.failure import TestbedError
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 NAMESPACE = "sandhold-system"
 RELEASE = "sandhold"
 STORE_SECRET = "sandhold-store-main"  # noqa: S105 - a name

@@ -2,18 +2,19 @@
 
 import argparse
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import FrameType
 
+from imaging.staging import REPOSITORY
+from installation.preparing import cluster_to_oneself
 from suite import parts, prerequisites
+from suite.parts import Part
 from suite.running import Runner
 from testbed import network
 from testbed.failure import TestbedError
-
-_DOWN_SECONDS = 120
 
 
 class _EndRequestedError(Exception):
@@ -27,44 +28,42 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("what", choices=chosen)
     what = parser.parse_args(arguments).what
     runner = Runner()
-    if what == "all":
-        try:
-            prerequisites.ensure()
-        except TestbedError as error:
-            print(f"hack/test: {error}", file=sys.stderr)
-            return 1
-    was_up = network.exists()
     began = time.monotonic()
-    _listen()
-    ended_early = False
     try:
-        for part in chosen[what]:
-            runner.run(part)
-    except _EndRequestedError:
-        ended_early = True
-        print("ended on request", flush=True)
-    finally:
-        if what == "all" and not was_up:
-            _take_down()
-    print(f"{time.monotonic() - began:.0f} s in all; logs in {parts.RESULTS.relative_to(parts.REPOSITORY)}")
+        if what == "all":
+            prerequisites.ensure()
+        with cluster_to_oneself() if what == "all" else nullcontext():
+            ended_early = _run(runner, chosen[what], touches_cluster=what == "all")
+    except TestbedError as error:
+        print(f"hack/test: {error}", file=sys.stderr)
+        return 1
+    print(f"{time.monotonic() - began:.0f} s in all; logs in {parts.RESULTS.relative_to(REPOSITORY)}")
     print(runner.totals, flush=True)
     return 1 if runner.totals.failed or ended_early else 0
 
 
-def _listen() -> None:
-    """On SIGTERM and SIGINT: end the part that runs, then clean up as usual."""
+def _run(runner: Runner, chosen: Sequence[Part], *, touches_cluster: bool) -> bool:
+    """Run parts, and leave the cluster as it was found; says whether somebody wanted this to end early."""
+    was_up = network.exists()
+    _on_request(_end)
+    try:
+        for part in chosen:
+            runner.run(part)
+    except _EndRequestedError:
+        print("ended on request", flush=True)
+        return True
+    finally:
+        # Who asks twice asks for a machine left in disorder; the bounds of what follows are short.
+        _on_request(signal.SIG_IGN)
+        if touches_cluster and not was_up and network.exists():
+            runner.run(parts.DOWN)
+    return False
 
-    def end(_: int, __: FrameType | None) -> None:
-        raise _EndRequestedError
 
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
+def _on_request(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, handler)
 
 
-def _take_down() -> None:
-    """The cluster was down before: it is again, however the run ended."""
-    if not network.exists():
-        return
-    program = [str(parts.REPOSITORY / "hack" / "cluster"), "down"]
-    done = subprocess.run(program, timeout=_DOWN_SECONDS, capture_output=True, text=True, check=False)
-    print(f"{'cluster-down':18} {'ok' if not done.returncode else 'FAILED: ' + done.stderr.strip()}", flush=True)
+def _end(_: int, __: FrameType | None) -> None:
+    raise _EndRequestedError

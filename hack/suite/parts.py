@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from imaging.staging import REPOSITORY
+
 RESULTS = REPOSITORY / "build" / "test"
 GO_SOURCE = REPOSITORY / "operator" / "keeper"
 STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
@@ -84,6 +85,8 @@ CLUSTER = (
     Part(_INSTALLED, _script("hack/install", "--for-tests"), Counts.STEP, seconds=1200, needs=(_UP,)),
     _pytest("e2e", "tests/e2e", seconds=900, needs=(_INSTALLED,)),
 )
+
+DOWN = Part("cluster-down", _script("hack/cluster", "down"), Counts.STEP, seconds=120)
 
 
 def everything() -> tuple[Part, ...]:
