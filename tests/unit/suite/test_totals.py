@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from suite import parts, totals
+from imaging.staging import REPOSITORY
+from suite import cli, parts, totals
 from suite.parts import Counts, Part
 from suite.running import Runner
 from suite.totals import Totals
-from testbed import processes, waiting
+from testbed import network, processes, waiting
 
 
 def junit(folder: Path, **counts: int) -> Path:
@@ -101,7 +102,20 @@ def test_parts_need_only_what_runs_before_them() -> None:
 
 
 def test_every_folder_of_tests_is_run_by_exactly_one_part() -> None:
-    folders = {f"tests/{p.name}" for p in (parts.REPOSITORY / "tests").iterdir() if list(p.rglob("test_*.py"))}
+    folders = {f"tests/{p.name}" for p in (REPOSITORY / "tests").iterdir() if list(p.rglob("test_*.py"))}
     named = [word for part in parts.everything() for word in part.argv if word.startswith("tests/")]
     assert len(named) == len(set(named))
     assert folders <= set(named)
+
+
+@pytest.mark.parametrize(("was_up", "left_up", "downs"), [(False, True, 1), (True, True, 0), (False, False, 0)])
+def test_the_cluster_is_left_as_it_was_found(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, *, was_up: bool, left_up: bool, downs: int
+) -> None:
+    """And when it cannot be, that is a failure like any other."""
+    states = iter([was_up, left_up])
+    monkeypatch.setattr(network, "exists", lambda: next(states))
+    monkeypatch.setattr(cli, "_on_request", lambda _: None)
+    monkeypatch.setattr(parts, "DOWN", Part("cluster-down", ("false",), Counts.STEP))
+    assert not cli._run(runner, [Part("one", ("true",))], touches_cluster=True)
+    assert runner.totals == Totals(passed=1, failed=downs)
