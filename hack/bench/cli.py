@@ -116,7 +116,7 @@ def _document(results: dict[str, Any], sessions: Sequence[Started], memory: dict
     return {
         "schema": SCHEMA,
         "measuredAt": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cpus": os.cpu_count(), "kernel": platform.release(), "loadBefore": os.getloadavg()[2]},
+        "machine": {"cpus": os.cpu_count(), "kernel": platform.release(), "load15": round(os.getloadavg()[2], 2)},
         "versions": {"kubernetes": versions.KUBERNETES, "gvisor": versions.GVISOR, "containerd": versions.CONTAINERD},
         "unit": "milliseconds",
         "coldStart": results,
