@@ -97,5 +97,6 @@ class Workspace(ApiModel):
         description="A quantity such as 2Gi: how much the workspace is meant to hold. The hard limit is twice that.",
     )
     entries: Entries = Field(
-        default=(), description="Files and folders that a new workspace starts with. A restored one keeps its own."
+        default=(),
+        description="Files and folders that are put into the workspace at each start after a stop, over what is there.",
     )
