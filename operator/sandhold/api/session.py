@@ -157,7 +157,7 @@ class SandboxSession(ApiModel):
             Column("Runtime", ".status.runtimeClassName", priority=1),
             Column("Node", ".status.nodeName", priority=1),
             Column("Snapshot", ".status.snapshot.name", priority=1),
-            Column("Expires", ".status.expiresAt", priority=1)  # a date column shows how long ago, and this is to come,
+            Column("Expires", ".status.expiresAt", priority=1),  # no date column: those show how long ago something was
             Column("Age", ".metadata.creationTimestamp", "date"),
         ),
         selectable=(".spec.sandboxRef.name", ".spec.operatingMode"),
