@@ -67,6 +67,7 @@ UNIT = (
     _pytest(
         "unit", "tests/unit", "tests/golden", "tests/property", "tests/docs", seconds=600,
     ),
+    _pytest("faults", "tests/faults", seconds=900),
 )  # fmt: skip
 
 GO = (Part("go-race", ("go", "test", "-race", "-json", "./..."), Counts.GO, seconds=900, folder=GO_SOURCE),)
