@@ -140,7 +140,9 @@ class AgentSandboxSpec(ApiModel):
         default=AGENT_USER, description="Group that the agent runs as. Never 0."
     )
     pod: PodPlacement | None = Field(default=None, description="Where the pods may run.")
-    workspace: Workspace = Field(default=Workspace(), description="The folder that survives stops: archived at each, restored at the next start.")
+    workspace: Workspace = Field(
+        default=Workspace(), description="The folder that survives stops: archived at each, restored after it."
+    )
     snapshot: SnapshotPolicy = Field(default=SnapshotPolicy(), description="When and where the workspace is archived.")
     lifecycle: Lifecycle = Field(default=Lifecycle(), description="Time limits of a session.")
 
