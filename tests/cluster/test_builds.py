@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed import versions
 from testbed.build import Component, build_all
 from testbed.components import COMPONENTS
 from testbed.failure import TestbedError
@@ -94,3 +95,9 @@ def test_the_pinned_version_is_the_one_that_is_built(component: Component) -> No
         return  # its source is the whole of it
     assert f" v{component.version}" in (component.source / "go.mod").read_text()
     assert (component.source / "go.sum").exists()
+
+
+def test_etcd_is_the_version_that_is_named() -> None:
+    """It is a part of the kube binary, and so no component of its own."""
+    kube = next(component for component in COMPONENTS if component.name == "kube")
+    assert f"go.etcd.io/etcd/server/v3 v{versions.ETCD}\n" in (kube.source / "go.mod").read_text()

@@ -24,6 +24,7 @@ from sandhold.cluster.memory import Ending, Memory
 from sandhold.cluster.ours import is_ours
 from sandhold.cluster.reading import read_sandbox, read_session
 from sandhold.desired.plan import Reference
+from sandhold.desired.situation import slot_of
 from sandhold.desired.world import (
     ABSENT,
     Absent,
@@ -39,7 +40,6 @@ from sandhold.desired.world import (
 )
 from sandhold.errors import InvalidError, NotFoundError, SandholdError
 from sandhold.reasons import RefusalCode
-from sandhold.slots.key import slot_key
 
 ENDING_SECONDS = 2.0
 Pods = Observed[tuple[KubeObject, ...]]
@@ -103,7 +103,7 @@ class Observer:
         metadata = session.metadata
         installation = self._facts.current()
         sandbox = self._sandbox(namespace, session.spec.sandbox_ref.name)
-        slot = self._slot(session, installation.id)
+        slot = slot_of(session, installation.id)
         pods = self._listed(POD, "session", metadata.uid)
         keepers = self._keepers(pods)
         snapshots = self._snapshots(session, slot)
@@ -188,13 +188,6 @@ class Observer:
         known = self._movers.keepers()
         uids = [pod["metadata"]["uid"] for pod in pods.value] if isinstance(pods, Present) else []
         return {uid: known[uid] for uid in uids if uid in known}
-
-    def _slot(self, session: SandboxSession, installation: str) -> str:
-        metadata, status = session.metadata, session.status
-        if status.slot is not None:
-            return status.slot.key
-        sandbox = session.spec.sandbox_ref.name
-        return slot_key(installation=installation, namespace=metadata.namespace, sandbox=sandbox, session=metadata.name)
 
     def _snapshots(self, session: SandboxSession, slot: str) -> Observed[tuple[KubeObject, ...]]:
         """Those of this slot: another AgentSandbox may have had a session of this name, in another slot."""

@@ -11,7 +11,7 @@ from sandhold.api.sandbox import AgentSandbox
 from sandhold.desired import conditions, orders, ownership
 from sandhold.desired.plan import Create, Order, WriteStatus
 from sandhold.desired.seen import SeenPod, Trouble
-from sandhold.desired.situation import Situation, store_of
+from sandhold.desired.situation import Situation
 from sandhold.desired.snapshot import Archived, snapshot_writes
 from sandhold.desired.world import Absent, Present, StoreTrouble, Unknown
 from sandhold.reasons import REFUSALS, RefusalCode, camel_case
@@ -48,7 +48,7 @@ def is_still(situation: Situation, pod: SeenPod) -> bool:
 def archive_calls(situation: Situation, pod: SeenPod, elapsed: float) -> tuple[Order, ...]:
     """The order for this epoch's final archive; none while one runs, rests after a failure, or cannot be given."""
     sandbox, report = situation.sandbox, situation.report
-    store = store_of(sandbox, situation.world.installation.backends) if sandbox is not None else None
+    store = situation.store
     if sandbox is None or store is None or situation.history is None or not situation.is_connected:
         return ()
     is_stale = report.archive_state == "Stored" and situation.head_epoch > situation.epoch
@@ -78,8 +78,7 @@ def archive_trouble(situation: Situation) -> Trouble | None:
 
 def index_writes(situation: Situation) -> tuple[Create | WriteStatus, ...]:
     """The SandboxSnapshot of this epoch's final archive, where it is missing and may be made."""
-    manifest, sandbox = situation.final_archive, situation.sandbox
-    store = store_of(sandbox, situation.world.installation.backends) if sandbox is not None else None
+    manifest, store = situation.final_archive, situation.store
     if manifest is None or store is None or is_indexed(situation) or situation.world.namespace_terminating:
         return ()
     archived = Archived(situation.world.installation.id, situation.slot, store, manifest)

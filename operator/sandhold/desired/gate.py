@@ -12,7 +12,7 @@ from sandhold.desired import archiving, conditions, evidence, orders, walls
 from sandhold.desired.plan import Call, Fence, Order
 from sandhold.desired.runtime import Runtime, runtime_of
 from sandhold.desired.seen import SeenPod, Trouble
-from sandhold.desired.situation import Situation, store_of
+from sandhold.desired.situation import Situation
 from sandhold.desired.world import Evidence, Present, Unknown
 from sandhold.reasons import EGRESS_VERIFIED, RUNTIME_VERIFIED, WORKSPACE_READY, Refusal, RefusalCode, refuse
 
@@ -57,7 +57,7 @@ def _prepare(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     preparation = _preparation(situation, entries, writes_entries=source is None or situation.status.started_at is None)
     if isinstance(preparation, Trouble):
         return Step(trouble=(EGRESS_VERIFIED, preparation), wake_after=archiving.SHORTEST_DELAY)
-    store = store_of(sandbox, situation.world.installation.backends)
+    store = situation.store
     grant = None
     if source is not None and store is not None:
         holder = archiving.holder_of(situation, pod, store)
@@ -143,7 +143,7 @@ def _open(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     if missing is not None:
         return Step(trouble=(EGRESS_VERIFIED, missing), wake_after=archiving.SHORTEST_DELAY)
     word: Order = orders.open_order(pod.uid, situation.report.challenge, sandbox, situation.session)
-    store = store_of(sandbox, situation.world.installation.backends)
+    store = situation.store
     if situation.keeps_archives is False or situation.is_fenced:
         return Step(calls=(word,), wake_after=_ORDER_SECONDS)
     if situation.history is None or store is None:

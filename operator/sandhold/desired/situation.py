@@ -14,7 +14,6 @@ from sandhold.api.pod import EnvVar
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession, SandboxSessionStatus
 from sandhold.backends.admit import Admission, admit
-from sandhold.backends.model import Backends
 from sandhold.desired import conditions, ownership, runtime, snapshot
 from sandhold.desired.seen import SeenPod, see_pod
 from sandhold.desired.world import (
@@ -110,6 +109,13 @@ class Situation:
         return self.history.content if self.history is not None else None
 
     @property
+    def store(self) -> str | None:
+        """The store of the archives, whatever else may be wrong with it; None while the AgentSandbox is not known."""
+        if self.sandbox is None:
+            return None
+        return self.world.installation.backends.store_for(self.sandbox.spec.snapshot.store)
+
+    @property
     def head_epoch(self) -> int:
         """The highest epoch in the store."""
         return self.history.head.epoch if self.history is not None and self.history.head is not None else 0
@@ -165,7 +171,7 @@ def read_situation(world: SessionWorld) -> Situation:
     epoch = slot.epoch if slot is not None else 0
     pods = _our_pods(world)
     sandbox = world.sandbox.value if isinstance(world.sandbox, Present) else None
-    key = slot.key if slot is not None else slot_of(session, world.installation.id)
+    key = slot_of(session, world.installation.id)
     return Situation(
         world=world,
         slot=key,
@@ -180,7 +186,9 @@ def read_situation(world: SessionWorld) -> Situation:
 
 
 def slot_of(session: SandboxSession, installation_id: str) -> str:
-    """The slot that a session without one gets."""
+    """The slot of a session: the one that its status names, else the one that it gets."""
+    if session.status.slot is not None:
+        return session.status.slot.key
     meta = session.metadata
     return slot_key(
         installation=installation_id,
@@ -188,11 +196,6 @@ def slot_of(session: SandboxSession, installation_id: str) -> str:
         sandbox=session.spec.sandbox_ref.name,
         session=meta.name,
     )
-
-
-def store_of(sandbox: AgentSandbox, backends: Backends) -> str | None:
-    """The store of a sandbox's archives, whatever else may be wrong with it."""
-    return backends.store_for(sandbox.spec.snapshot.store)
 
 
 def gate_may_be_open(situation: Situation) -> bool:

@@ -173,33 +173,6 @@ class FenceRequest(WireModel):
     pod_uid: Annotated[str, Field(min_length=1, max_length=128)]
 
 
-class KeeperPush(WireModel):
-    """What the mover tells every operator about one keeper."""
-
-    type: Literal["keeper"] = "keeper"
-    pod_uid: Short
-    pod_name: Annotated[str, Field(max_length=253)]
-    namespace: Short
-    connected: bool
-    report: Report | None = None
-
-
-class ManifestSummary(WireModel):
-    """M of PROTOCOL.md section 9, for the side that reads it."""
-
-    epoch: Number
-    sequence: Number
-    kind: Literal["Archive", "Fence"]
-    final: bool
-    parent: Source | None
-    key: Annotated[str, Field(max_length=1024)]
-    digest: Digest
-    bytes: Count
-    stored_bytes: Count
-    files: Count
-    created_at: Short
-
-
 M = TypeVar("M", bound=WireModel)
 
 

@@ -13,6 +13,7 @@ from sandhold.cluster.memory import Ending, Memory
 from sandhold.cluster.observe import Observer
 from sandhold.cluster.reading import INDICES
 from sandhold.desired.plan import Fence, Reference
+from sandhold.desired.situation import slot_of
 from sandhold.desired.world import (
     ABSENT,
     Keeper,
@@ -176,7 +177,7 @@ async def test_a_store_that_is_not_configured_is_trouble_not_emptiness(bench: Be
 
 async def test_only_snapshots_of_this_slot_count(bench: Bench) -> None:
     bench.list_all()
-    slot = bench.observer._slot((await bench.session()).session, "demo")
+    slot = slot_of((await bench.session()).session, "demo")
     mine = names.snapshot_name("quill", slot, 1, 1)
     for name in (mine, names.snapshot_name("quill", "0" * 32, 9, 9)):
         bench.add("SandboxSnapshot", name, spec={"sessionRef": {"name": "quill"}})

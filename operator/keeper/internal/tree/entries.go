@@ -120,26 +120,13 @@ func makeFolder(dirfd int, name string, mode uint32) error {
 
 // goToMaking is goTo that makes the folders that are not there.
 func (w *way) goToMaking(path string) (string, error) {
-	parent, name := split(path)
-	for !isWithin(parent, w.path) {
-		if err := w.leave(); err != nil {
-			return "", err
-		}
-	}
-	for w.path != parent {
-		next := nextName(w.path, parent)
+	return w.goBy(path, func(next string) (int, error) {
 		fd, err := openFolderAt(w.here().fd, next)
 		if errors.Is(err, syscall.ENOENT) {
 			if err = makeFolder(w.here().fd, next, parentMode); err == nil {
 				fd, err = openFolderAt(w.here().fd, next)
 			}
 		}
-		if err != nil {
-			return "", err
-		}
-		if _, err := w.enter(next, fd); err != nil {
-			return "", err
-		}
-	}
-	return name, nil
+		return fd, err
+	})
 }

@@ -120,6 +120,17 @@ func (w *way) close() error {
 
 // goTo makes the parent of path the folder that is worked in, by leaving and entering, and returns the last name.
 func (w *way) goTo(path string) (string, error) {
+	return w.goBy(path, func(next string) (int, error) {
+		fd, err := openFolderAt(w.here().fd, next)
+		if err != nil {
+			return -1, atPath(join(w.path, next), err)
+		}
+		return fd, nil
+	})
+}
+
+// goBy is goTo with a way of its own to open the next folder below the one that is worked in.
+func (w *way) goBy(path string, open func(next string) (int, error)) (string, error) {
 	parent, name := split(path)
 	for !isWithin(parent, w.path) {
 		if err := w.leave(); err != nil {
@@ -128,9 +139,9 @@ func (w *way) goTo(path string) (string, error) {
 	}
 	for w.path != parent {
 		next := nextName(w.path, parent)
-		fd, err := openFolderAt(w.here().fd, next)
+		fd, err := open(next)
 		if err != nil {
-			return "", atPath(join(w.path, next), err)
+			return "", err
 		}
 		if _, err := w.enter(next, fd); err != nil {
 			return "", err
