@@ -33,3 +33,10 @@ QUEUE_DEPTH = Gauge("sandhold_queue_depth", "Keys that wait for a worker.")
 QUEUE_OLDEST = Gauge("sandhold_queue_oldest_seconds", "How long the key that waits longest has waited.")
 LOOP_LAG = Gauge("sandhold_event_loop_lag_seconds", "How late the event loop woke the last heartbeat.")
 LEADER = Gauge("sandhold_leader", "1 while this process holds the election Lease.")
+SWEEP_OBJECTS = Counter(
+    "sandhold_sweep_objects_total", "Objects that sweeps judged, by kind and what became of them.", ("kind", "outcome")
+)
+SWEEP_LAST_SUCCESS = Gauge(
+    "sandhold_sweep_last_success_timestamp_seconds", "When the last sweep that ran to its end ended; 0 until one did."
+)
+SWEEP_BREAKER_OPEN = Gauge("sandhold_sweep_breaker_open", "1 while sweeps delete nothing because one found too much.")
