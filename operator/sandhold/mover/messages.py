@@ -16,6 +16,7 @@ from sandhold.mover.wire import FrameError, Message
 LARGEST_REPORT = 48 * 1024
 """Leaves room in a frame for what the mover puts around it."""
 MOST_PROBES = 64
+MOST_ENTRIES = 65_535
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Short = Annotated[str, Field(max_length=128)]
@@ -70,6 +71,8 @@ class WorkspaceReport(WireModel):
     message: Text = ""
     files: Count = 0
     bytes: Count = 0
+    waiting_for: Annotated[int, Field(ge=0, le=MOST_ENTRIES)] | None = None
+    """Index of the entry whose source is not there yet: what it is called, the operator knows from the spec."""
 
 
 class RuntimeEvidence(WireModel):
@@ -115,11 +118,30 @@ class ArchiveReport(WireModel):
     """How the last archive goes."""
 
     sequence: Number
+    final: bool = False
     state: Annotated[str, Field(pattern=r"^(Running|Stored|Failed)$")]
     code: Short = ""
     message: Text = ""
     files: Count = 0
     bytes: Count = 0
+
+
+class KeptReport(WireModel):
+    """Until when (Unix seconds) the keeper holds a standing grant of each kind; 0 where it holds none."""
+
+    checkpoint: Count = 0
+    final: Count = 0
+
+
+class GuardReport(WireModel):
+    """What guards the workspace's size, as the keeper was told, and how full it was when the level last changed."""
+
+    level: Annotated[str, Field(pattern=r"^(Normal|High|Full|Critical)$")]
+    size_bytes: Count
+    limit_bytes: Count
+    interval_seconds: Count = 0
+    used_bytes: Count = 0
+    frozen: bool = False
 
 
 class Report(WireModel):
@@ -133,6 +155,8 @@ class Report(WireModel):
     gate: GateReport
     agent: AgentReport
     archive: ArchiveReport | None = None
+    kept: KeptReport | None = None
+    guard: GuardReport | None = None
 
 
 class Done(WireModel):

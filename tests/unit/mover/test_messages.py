@@ -33,6 +33,29 @@ def test_a_report_keeps_what_is_known_and_loses_the_rest() -> None:
     assert report["evidence"]["probes"] == wire_report()["evidence"]["probes"]
 
 
+def test_what_a_keeper_keeps_guards_and_waits_for_is_passed_on() -> None:
+    sections: dict[str, Any] = {
+        "workspace": {"state": "Preparing", "code": "", "message": "", "files": 0, "bytes": 0, "waitingFor": 3},
+        "archive": {"sequence": 4, "final": True, "state": "Stored", "code": "", "message": "", "files": 2, "bytes": 9},
+        "kept": {"checkpoint": 1_800_000_000, "final": 0},
+        "guard": {
+            "level": "Full",
+            "sizeBytes": 100,
+            "limitBytes": 200,
+            "intervalSeconds": 300,
+            "usedBytes": 101,
+            "frozen": True,
+        },
+    }
+    report = json.loads(parse_report({"report": wire_report(**sections)}))
+    assert {name: report[name] for name in sections} == sections
+
+
+def test_what_was_not_told_yet_is_null() -> None:
+    report = json.loads(parse_report({"report": wire_report()}))
+    assert (report["kept"], report["guard"], report["workspace"]["waitingFor"]) == (None, None, None)
+
+
 def test_the_largest_report_fits_into_a_push() -> None:
     probes = [{"name": "n" * 128, "outcome": "Refused", "milliseconds": 1} for _ in range(64)]
     text = {"version": "v" * 4096, "release": "r" * 128}
@@ -50,6 +73,10 @@ def test_the_largest_report_fits_into_a_push() -> None:
         {"marker": {"slot": "s", "epoch": 10_000_000_000}},
         {"evidence": {**wire_report()["evidence"], "probes": [{"name": "x", "outcome": "Open"}]}},
         {"evidence": {**wire_report()["evidence"], "probes": [{"name": "x", "outcome": "Refused"}] * 65}},
+        {"workspace": {"state": "Preparing", "waitingFor": -1}},
+        {"archive": {"sequence": 1, "state": "Stored", "final": "true"}},
+        {"kept": {"checkpoint": 2**63}},
+        {"guard": {"level": "Panic", "sizeBytes": 1, "limitBytes": 2}},
         {"agent": {"state": "Running", "message": "\ud800"}},
         {"agent": {"state": "Running", "message": "m" * 4097}},
     ],
