@@ -9,6 +9,8 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sandhold.logs import LogFormat
+
 
 class OperatorSettings(BaseSettings):
     """Settings of `sandhold-operator`."""
@@ -27,6 +29,7 @@ class OperatorSettings(BaseSettings):
     resync_seconds: float = Field(default=300, ge=5, description="Each kind is listed anew and compared after so long.")
     lease_seconds: float = Field(default=15, ge=3, description="A standby takes over after so long without a renewal.")
     log_level: str = Field(default="INFO", description="Threshold of the log, a name of Python's logging levels.")
+    log_format: LogFormat = Field(default="json", description="json: one object a line. text: lines for people.")
     metrics_port: int = Field(default=8080, description="Port of /metrics.")
     health_port: int = Field(default=8081, description="Port of /livez and /readyz.")
 
@@ -58,4 +61,5 @@ class MoverSettings(BaseSettings):
     operator_port: int = Field(default=7444, description="Port of the operator's connection.")
     canary_port: int = Field(default=7445, description="Port that only a sandbox's wall can block.")
     log_level: str = Field(default="INFO", description="Threshold of the log, a name of Python's logging levels.")
+    log_format: LogFormat = Field(default="json", description="json: one object a line. text: lines for people.")
     health_port: int = Field(default=8081, description="Port of /livez and /readyz.")

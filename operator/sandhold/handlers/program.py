@@ -16,6 +16,7 @@ import uvloop
 from kubernetes_asyncio.config import ConfigException
 from pydantic import ValidationError
 
+from sandhold import logs
 from sandhold.backends.load import BackendsInForce, find_backends
 from sandhold.cluster.client import KubeDoor, is_in_cluster, load_configuration
 from sandhold.cluster.door import Door
@@ -24,7 +25,6 @@ from sandhold.cluster.movers import MoverConnections
 from sandhold.cluster.pki import OperatorTls, ensure_authority
 from sandhold.desired.plan import Reference
 from sandhold.errors import ForbiddenError, InvalidError, SandholdError, UnavailableError
-from sandhold.handlers import logs
 from sandhold.handlers.assembly import assemble, utc_now
 from sandhold.handlers.kopf_pump import KopfPump
 from sandhold.handlers.loops import Operator
@@ -50,7 +50,7 @@ def main() -> None:
     except ValidationError as error:
         faults = "; ".join(f"SANDHOLD_{str(fault['loc'][0]).upper()}: {fault['msg']}" for fault in error.errors())
         sys.exit(f"sandhold-operator: the environment is not usable: {faults}")
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
     sys.exit(uvloop.run(run(settings)))
 
 
