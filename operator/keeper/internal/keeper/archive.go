@@ -117,7 +117,8 @@ func (k *keeper) stream(conn *wire.Conn, order archiveOrder) (tree.Totals, error
 	if err != nil {
 		return tree.Totals{}, err
 	}
-	totals, err := tree.Archive(k.paths.Workspace, order.MaxBytes, layer, records, k.tellProgress(order.Sequence))
+	scope := tree.Scope{MaxBytes: order.MaxBytes, LeftOut: k.leftOut()}
+	totals, err := tree.Archive(k.paths.Workspace, scope, layer, records, k.tellProgress(order.Sequence))
 	// Closed in any case: the compressor's goroutines end with it.
 	for _, closing := range []func() error{layer.Close, records.Seal, part.Close} {
 		if err == nil {

@@ -47,6 +47,7 @@ type keeper struct {
 	waiting   *prepareOrder // a preparation that waits for its entries
 	probing   bool          // evidence is being gathered since the first preparation
 	endWithin *int          // an end was ordered, with this grace, for every init from then on
+	ephemeral []string      // paths that no archive takes; set once, when the workspace is ready
 }
 
 // turn lets one archive run at a time, and the end of the process wait for it.
@@ -149,6 +150,7 @@ func (k *keeper) remember(version string) error {
 	if orders.End != nil {
 		k.endWithin = &orders.End.GraceSeconds
 	}
+	k.ephemeral = found.Ephemeral
 	k.change(func(r *Report) {
 		r.Version, r.Boot = version, gate.RandomID()
 		r.Workspace.State = WorkspaceEmpty

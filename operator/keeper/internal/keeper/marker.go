@@ -9,7 +9,8 @@ import (
 	"sandhold.dev/keeper/internal/gate"
 )
 
-const noteLimit = 16 << 10
+// noteLimit has room for the paths of as many entries as there may be.
+const noteLimit = 1 << 20
 
 // How a workspace came to be.
 const (
@@ -29,9 +30,17 @@ type Marker struct {
 // filling the tree and may do it again from the beginning.
 type note struct {
 	Marker
-	Complete bool  `json:"complete"`
-	Files    int64 `json:"files"`
-	Bytes    int64 `json:"bytes"`
+	Complete  bool     `json:"complete"`
+	Files     int64    `json:"files"`
+	Bytes     int64    `json:"bytes"`
+	Ephemeral []string `json:"ephemeral,omitempty"` // paths of ephemeral entries
+}
+
+// leftOut are the paths that no archive takes: those of ephemeral entries.
+func (k *keeper) leftOut() []string {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	return k.ephemeral
 }
 
 // readNote returns false when there is none.

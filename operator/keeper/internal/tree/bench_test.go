@@ -21,7 +21,7 @@ func BenchmarkArchive(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		totals, err := Archive(root, 0, layer, records, func(Totals) {})
+		totals, err := Archive(root, Scope{}, layer, records, func(Totals) {})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func pack(t *testing.T, root string) packed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	totals, err := Archive(root, 0, &layer, records, func(Totals) {})
+	totals, err := Archive(root, Scope{}, &layer, records, func(Totals) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestHolesAreBounded(t *testing.T) {
 	var large *TooLargeError
 	started := time.Now()
 	must(t, os.Truncate(root+"/a", 1<<43))
-	if _, err := Archive(root, 0, io.Discard, records, func(Totals) {}); !errors.As(err, &large) {
+	if _, err := Archive(root, Scope{}, io.Discard, records, func(Totals) {}); !errors.As(err, &large) {
 		t.Fatal(err)
 	}
 	if took := time.Since(started); took > time.Second {

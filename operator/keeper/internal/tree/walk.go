@@ -38,6 +38,7 @@ type walk struct {
 	dense    int64 // bytes of files without holes, or whose holes nobody shows us
 	disk     int64 // the size of the file system, which such bytes cannot exceed
 	maxBytes int64
+	leftOut  map[string]bool
 	digest   hash.Hash
 	buffer   []byte
 	uid      uint32
@@ -45,19 +46,28 @@ type walk struct {
 
 type inode struct{ dev, ino uint64 }
 
+// Scope says what of a tree an archive takes.
+type Scope struct {
+	MaxBytes int64    // 0 for no bound but the disk's own
+	LeftOut  []string // paths that stay out, with everything below them
+}
+
 // Archive walks the tree at root and writes it to layer as a tar and to records as records. It tells notice now and
 // then how far it is. Nothing the tree's owner does meanwhile leads it outside or makes it wait.
 //
 // A sparse file may claim any size at no cost. Where its holes show they are bounded, where they do not (gVisor) the
-// disk's own size bounds what can be read; maxBytes (0 for none) ends it sooner.
-func Archive(root string, maxBytes int64, layer io.Writer, records *Spool, notice func(Totals)) (Totals, error) {
+// disk's own size bounds what can be read; scope.MaxBytes ends it sooner.
+func Archive(root string, scope Scope, layer io.Writer, records *Spool, notice func(Totals)) (Totals, error) {
 	way, err := newWay(root)
 	if err != nil {
 		return Totals{}, err
 	}
 	w := newWalk(way, layer, records, notice)
-	if maxBytes > 0 {
-		w.maxBytes = maxBytes
+	if scope.MaxBytes > 0 {
+		w.maxBytes = scope.MaxBytes
+	}
+	for _, path := range scope.LeftOut {
+		w.leftOut[path] = true
 	}
 	if w.disk, err = diskSize(way.here().fd); err == nil {
 		err = w.run()
@@ -76,7 +86,7 @@ func Archive(root string, maxBytes int64, layer io.Writer, records *Spool, notic
 func newWalk(way *way, layer io.Writer, records *Spool, notice func(Totals)) *walk {
 	return &walk{
 		way: way, tar: &tarWriter{out: layer}, records: records, notice: notice,
-		links: map[inode]Record{}, digest: sha256.New(), buffer: make([]byte, readBuffer), uid: uint32(os.Geteuid()),
+		links: map[inode]Record{}, leftOut: map[string]bool{}, digest: sha256.New(), buffer: make([]byte, readBuffer), uid: uint32(os.Geteuid()),
 		disk: math.MaxInt64, maxBytes: math.MaxInt64,
 	}
 }
@@ -117,6 +127,9 @@ func (w *walk) list(here *folder) error {
 // visit archives one name. A name that means something else by the time it is opened is looked at anew.
 func (w *walk) visit(dirfd int, name string) error {
 	path := join(w.way.path, name)
+	if w.leftOut[path] {
+		return nil
+	}
 	if len(path) > maxPath {
 		return atPath(path, &TooLargeError{fmt.Sprintf("a path of more than %d bytes", maxPath)})
 	}
