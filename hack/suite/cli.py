@@ -10,11 +10,14 @@ from types import FrameType
 
 from imaging.staging import REPOSITORY
 from installation.preparing import cluster_to_oneself
-from suite import parts, prerequisites
+from suite import matrix, parts, prerequisites
 from suite.parts import Part
 from suite.running import Runner
 from testbed import network
 from testbed.failure import TestbedError
+
+_WITH_FAULTS = ("all", "unit")
+"""What records rows of the matrix of faults and outcomes."""
 
 
 class _EndRequestedError(Exception):
@@ -29,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     what = parser.parse_args(arguments).what
     runner = Runner()
     began = time.monotonic()
+    matrix.begin(parts.RESULTS)
     try:
         if what == "all":
             prerequisites.ensure()
@@ -37,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     except TestbedError as error:
         print(f"hack/test: {error}", file=sys.stderr)
         return 1
+    if what in _WITH_FAULTS and not ended_early:
+        runner.totals += matrix.collect(parts.RESULTS)
     print(f"{time.monotonic() - began:.0f} s in all; logs in {parts.RESULTS.relative_to(REPOSITORY)}")
     print(runner.totals, flush=True)
     return 1 if runner.totals.failed or ended_early else 0

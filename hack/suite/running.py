@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite import totals
+from suite import matrix, totals
 from suite.parts import RESULTS, Counts, Part
 from suite.totals import Totals
 
 _SHOWN_LINES = 80
-# What lacks a binary is a failure here, not a skip.
-_ENVIRONMENT = {"CI": "true"}
+# What lacks a binary is a failure here, not a skip; tests of faults say what became of them.
+_ENVIRONMENT = {"CI": "true", "SANDHOLD_FAULT_ROWS": str(matrix.rows_file(RESULTS))}
 _GRACE_SECONDS = 90
 """Tests that are told to end get the time to put the cluster right again."""
 
