@@ -1,4 +1,4 @@
-"""Faults and outcomes of a test run as a table, from the rows that its tests recorded (`tests/testkit/fault_matrix.py`).
+"""Faults and outcomes of a test run as a table, from the rows that its tests recorded (`testkit/fault_matrix.py`).
 
 It decides nothing about a row. A row that says lost, one that cannot be read, and a run without rows are failures.
 """

@@ -1,4 +1,4 @@
-"""The matrix of faults and outcomes: what a test saw of a workspace, or of an operation, after something had gone wrong.
+"""The matrix of faults and outcomes: what a test saw of a workspace, or of an operation, after something went wrong.
 
 A test begins a fault right before it happens and judges it by what it found afterwards. It never names the outcome,
 that follows from the comparison. What nobody judged counts as lost, and what is lost fails the test. Rows are appended
