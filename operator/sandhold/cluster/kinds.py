@@ -16,6 +16,8 @@ SNAPSHOT = "SandboxSnapshot"
 POD = "Pod"
 POLICY = "NetworkPolicy"
 ACCOUNT = "ServiceAccount"
+BUDGET = "PodDisruptionBudget"
+NAMESPACE = "Namespace"
 RUNTIME_CLASS = "RuntimeClass"
 ENDPOINT_SLICE = "EndpointSlice"
 NODE = "Node"
@@ -53,12 +55,13 @@ _ALL = (
     Resource("v1", "Service", "services"),
     Resource("v1", ACCOUNT, "serviceaccounts"),
     Resource("v1", "Secret", "secrets"),
-    Resource("v1", "Namespace", "namespaces", namespaced=False),
+    Resource("v1", NAMESPACE, "namespaces", namespaced=False),
     Resource("v1", NODE, "nodes", namespaced=False),
     Resource("coordination.k8s.io/v1", "Lease", "leases"),
     Resource("discovery.k8s.io/v1", ENDPOINT_SLICE, "endpointslices"),
     Resource("events.k8s.io/v1", "Event", "events"),
     Resource("networking.k8s.io/v1", POLICY, "networkpolicies"),
+    Resource("policy/v1", BUDGET, "poddisruptionbudgets"),
     Resource("node.k8s.io/v1", RUNTIME_CLASS, "runtimeclasses", namespaced=False),
     Resource(names.API_VERSION, SANDBOX, "agentsandboxes"),
     Resource(names.API_VERSION, SESSION, "sandboxsessions"),
