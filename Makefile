@@ -10,7 +10,7 @@ UNIT := $(wildcard tests/unit tests/golden tests/property tests/docs)
 
 # Without the address of an index, so that any mirror serves; existing pins stay unless they no longer fit.
 LOCK := pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	--extra operator --extra mover
+	--extra operator --extra mover --extra cli
 
 help: ## print what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14

@@ -77,8 +77,11 @@ PATH_HINTS = "/run/sandhold/hints"
 PATH_KEEPER_PRIVATE = "/run/sandhold/keeper"
 PATH_KEEPER_TOKEN = "/run/sandhold/token"  # noqa: S105 - a name, no secret
 PATH_KEEPER_PODINFO = "/run/sandhold/podinfo"
+PATH_KEEPER_SOURCES = "/run/sandhold/sources"
 PATH_INIT = f"{PATH_GATE}/init"
 PATH_KEEPER_BINARY = "/sandhold-keeper"
+# Where the operator answers who may execute commands in its own container.
+PATH_QUESTIONS = "/tmp/sandhold-questions.sock"  # noqa: S108 - the pod's own, no other user is in it
 
 _NOT_DNS = re.compile(r"[^a-z0-9-]+")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sandhold import names
 from sandhold.logs import LogFormat
 
 
@@ -32,6 +33,10 @@ class OperatorSettings(BaseSettings):
     log_format: LogFormat = Field(default="json", description="json: one object a line. text: lines for people.")
     metrics_port: int = Field(default=8080, description="Port of /metrics.")
     health_port: int = Field(default=8081, description="Port of /livez and /readyz.")
+    questions_socket: Path = Field(
+        default=Path(names.PATH_QUESTIONS),
+        description="Unix socket where `sandhold-operator ask` is answered; `sandhold plan` uses the default.",
+    )
 
 
 class MoverSettings(BaseSettings):

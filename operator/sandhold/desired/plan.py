@@ -111,6 +111,16 @@ class Plan:
 
 def to_yaml(plan: Plan) -> str:
     """The plan as YAML for people and golden files: fixed order of keys, nothing that is not wanted, never anchors."""
+    return as_yaml(to_parts(plan))
+
+
+def as_yaml(document: Any) -> str:
+    """Any plain document in the form that plans have."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def to_parts(plan: Plan) -> dict[str, Any]:
+    """The plan as plain dictionaries and lists."""
     parts = {
         "finalizerAdd": plan.finalizer_add,
         "writes": [_write(write) for write in plan.writes],
@@ -120,8 +130,7 @@ def to_yaml(plan: Plan) -> str:
         "finalizerRemove": plan.finalizer_remove,
         "wakeAfter": plan.wake_after,
     }
-    wanted = {key: part for key, part in parts.items() if part is not None and part != []}
-    return yaml.dump(wanted, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return {key: part for key, part in parts.items() if part is not None and part != []}
 
 
 class _Dumper(yaml.SafeDumper):

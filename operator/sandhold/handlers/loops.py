@@ -15,6 +15,8 @@ from sandhold.cluster.pki import ensure_mover_tls
 from sandhold.errors import SandholdError
 from sandhold.handlers.assembly import Parts, utc_now
 from sandhold.handlers.pump import EventPump
+from sandhold.handlers.question_door import question_door
+from sandhold.handlers.questions import Questions
 from sandhold.handlers.web import serving
 from sandhold.probes import Health
 from sandhold.settings import OperatorSettings
@@ -53,13 +55,18 @@ class Operator:
         kinds = [kind.resource.kind for kind in parts.kinds]
         self._health = Health(parts.cache, parts.queue, kinds, settings.resync_seconds)
         self._facts: tuple[object, object] | None = None
+        self._questions = Questions(parts, door, settings.namespace, leads=lambda: election.is_held)
         parts.router.on_addresses = self.compare_facts
 
     async def run(self) -> None:
         """Run everything until cancelled or until one of the loops fails."""
         settings = self._settings
         try:
-            async with serving(self._health, settings.health_port, settings.metrics_port), asyncio.TaskGroup() as group:
+            async with (
+                serving(self._health, settings.health_port, settings.metrics_port),
+                question_door(settings.questions_socket, self._questions.answer),
+                asyncio.TaskGroup() as group,
+            ):
                 group.create_task(self._health.beat(), name="heartbeat")
                 group.create_task(self._movers.run(), name="movers")
                 await self._parts.relister.sync()
