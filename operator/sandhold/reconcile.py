@@ -9,7 +9,8 @@ from sandhold.cluster.apply import Applier, Outcome
 from sandhold.cluster.kinds import SESSION
 from sandhold.cluster.observe import Observer
 from sandhold.desired.plan import Plan
-from sandhold.desired.world import SandboxWorld, SessionWorld
+from sandhold.desired.world import KubeObject, SandboxWorld, SessionWorld
+from sandhold.measuring import Measured
 from sandhold.workqueue import Key
 
 _log = logging.getLogger(__name__)
@@ -29,42 +30,55 @@ class Reconciler:
         self._applier = applier
         self._plan_session = plan_session
         self._plan_sandbox = plan_sandbox
+        self._measured = Measured()
 
     async def reconcile(self, key: Key) -> Outcome:
         """Make one pass; what it raises is one of `errors.py`."""
-        started = time.monotonic()
+        began = time.monotonic()
         if key.kind == SESSION:
-            session = await self._observer.session(key.namespace, key.name)
-            if session is None:
-                return Outcome()
-            subject, plan, now = session.subject, self._plan_session(session.world), session.world.now
-        else:
-            sandbox = await self._observer.sandbox(key.namespace, key.name)
-            if sandbox is None:
-                return Outcome()
-            subject, plan, now = sandbox.subject, self._plan_sandbox(sandbox.world), sandbox.world.now
-        outcome = await self._applier.apply(subject, plan, now)
+            return await self._session(key, began)
+        return await self._sandbox(key, began)
+
+    async def _session(self, key: Key, began: float) -> Outcome:
+        view = await self._observer.session(key.namespace, key.name)
+        if view is None:
+            return Outcome()
+        plan = self._plan_session(view.world)
+        outcome = await self._applier.apply(view.subject, plan, view.world.now)
+        self._measured.session(view.world, plan, outcome, began)
         if outcome.seen_to_post_ms is not None:
             metrics.SEEN_TO_POST_SECONDS.observe(outcome.seen_to_post_ms / 1000)
-        _log.log(
-            logging.INFO if outcome.again or outcome.calls else logging.DEBUG,
-            "pass",
-            extra=_said(key, subject["metadata"].get("generation"), plan, outcome, time.monotonic() - started),
-        )
+        _say(view.subject, plan, outcome, time.monotonic() - began)
+        return outcome
+
+    async def _sandbox(self, key: Key, began: float) -> Outcome:
+        view = await self._observer.sandbox(key.namespace, key.name)
+        if view is None:
+            return Outcome()
+        plan = self._plan_sandbox(view.world)
+        outcome = await self._applier.apply(view.subject, plan, view.world.now)
+        self._measured.sandbox(view.world, plan, outcome)
+        _say(view.subject, plan, outcome, time.monotonic() - began)
         return outcome
 
 
-def _said(key: Key, generation: int | None, plan: Plan, outcome: Outcome, seconds: float) -> dict[str, object]:
+def _say(subject: KubeObject, plan: Plan, outcome: Outcome, seconds: float) -> None:
+    """One line a pass; one that came to nothing new is of interest to nobody."""
+    level = logging.INFO if outcome.again or outcome.calls else logging.DEBUG
+    if not _log.isEnabledFor(level):
+        return
+    _log.log(level, "pass", extra=_said(subject, plan, outcome, seconds))
+
+
+def _said(subject: KubeObject, plan: Plan, outcome: Outcome, seconds: float) -> dict[str, object]:
     said = {
-        "kind": key.kind,
-        "namespace": key.namespace,
-        "object": key.name,
-        "generation": generation,
+        "reason": _reason(plan),
+        "phase": (plan.status or {}).get("phase"),
+        "generation": subject["metadata"].get("generation"),
         "applied": outcome.applied,
         "deleted": outcome.deleted,
         "calls": outcome.calls,
         "wrote_status": outcome.wrote_status,
-        "reason": _reason(plan),
         "wake_after": outcome.wake_after,
         "ms": round(seconds * 1000, 2),
         "seen_to_post_ms": outcome.seen_to_post_ms,

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sandhold import metrics
 from sandhold.errors import SandholdError
 
 MOST_KEYS = 200_000
@@ -84,6 +85,7 @@ class WorkQueue:
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
         backoff = min(FIRST_DELAY * 2.0 ** (failures - 1), LONGEST_DELAY)
         delay = max(backoff * self._random.uniform(0.5, 1.0), at_least)
+        metrics.RETRIES.labels(key.kind).inc()
         self.add_after(key, delay)
         return delay
 
@@ -113,6 +115,11 @@ class WorkQueue:
         return len(self._since)
 
     @property
+    def delayed(self) -> int:
+        """Keys whose time is still to come."""
+        return len(self._due)
+
+    @property
     def oldest(self) -> float:
         """How long the key that waits longest has waited."""
         heads = [self._since[keys[0]] for keys in self._turns.values()]
@@ -140,8 +147,8 @@ class WorkQueue:
             del self._turns[namespace]
         if self._turns:
             self._work.set()
-        del self._since[key]
         self._taken = self._clock()
+        metrics.QUEUE_WAIT.labels(key.kind).observe(max(0.0, self._taken - self._since.pop(key)))
         # The pass that begins now decides anew when to look again.
         self._due.pop(key, None)
         self._working.add(key)

@@ -37,6 +37,8 @@ class Outcome:
     """Something changed that a further pass may build on at once."""
     wake_after: float | None = None
     seen_to_post_ms: float | None = None
+    posted_at: float | None = None
+    """When (monotonic) a pod was made."""
 
     def wake_within(self, seconds: float) -> None:
         """Look again after so long at the latest."""
@@ -119,6 +121,8 @@ class Applier:
             raise
         self._memory.refused.pop(session)
         seen = self._memory.seen.pop(session)
+        if changed:
+            outcome.posted_at = time.monotonic()
         if changed and seen is not None:
             outcome.seen_to_post_ms = round((time.monotonic() - seen) * 1000, 2)
         return changed
