@@ -74,6 +74,7 @@ REASONS = MappingProxyType(
         "WallsUnknown": "What the NetworkPolicy must say, or whether it is there, is not known.",
         "ClusterUnknown": "A read that the decision needs failed; nothing is concluded from that.",
         "SnapshotsUnknown": "Which SandboxSnapshots there are is not known.",
+        "EntrySourceMissing": "The ConfigMap or Secret of an entry, or its key, does not exist yet; it is waited for.",
         "ProbesUnknown": "What the keeper shall try to reach is not known.",
         "RuntimeUnknown": "What the RuntimeClass promises is not known.",
     }
@@ -89,6 +90,8 @@ EVENT_REASONS = MappingProxyType(
         "RequestRefused": "The API server refused a request of the operator; the message says which.",
         "WorkspaceDiscarded": "The pod went without an archive, on a person's order.",
         "WorkspaceLost": "The pod went before its workspace was archived; the last archive counts.",
+        "OrphanCollected": "Nobody owned the object any more; the message says what was read, and where its work is.",
+        "SweepStopped": "A sweep found more orphans than leftovers are likely to be, and deleted nothing.",
     }
 )
 

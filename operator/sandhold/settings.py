@@ -29,6 +29,17 @@ class OperatorSettings(BaseSettings):
     workers: int = Field(default=8, ge=1, le=64, description="Reconciles that may run at once.")
     resync_seconds: float = Field(default=300, ge=5, description="Each kind is listed anew and compared after so long.")
     lease_seconds: float = Field(default=15, ge=3, description="A standby takes over after so long without a renewal.")
+    sweep_interval_seconds: float = Field(default=600, ge=1, description="Pause between two sweeps for orphans.")
+    sweep_grace_seconds: float = Field(
+        default=600, ge=1, description="An orphan is collected so long after it was made and was first seen as one."
+    )
+    sweep_breaker_share: float = Field(
+        default=0.2,
+        gt=0,
+        le=1,
+        description="A sweep that finds more orphans than 5 and than this share of what it looked at deletes nothing.",
+    )
+    sweep_dry_run: bool = Field(default=False, description="Sweeps say what they would collect, and delete nothing.")
     log_level: str = Field(default="INFO", description="Threshold of the log, a name of Python's logging levels.")
     log_format: LogFormat = Field(default="json", description="json: one object a line. text: lines for people.")
     metrics_port: int = Field(default=8080, description="Port of /metrics.")
@@ -67,4 +78,5 @@ class MoverSettings(BaseSettings):
     canary_port: int = Field(default=7445, description="Port that only a sandbox's wall can block.")
     log_level: str = Field(default="INFO", description="Threshold of the log, a name of Python's logging levels.")
     log_format: LogFormat = Field(default="json", description="json: one object a line. text: lines for people.")
+    metrics_port: int = Field(default=8080, description="Port of /metrics.")
     health_port: int = Field(default=8081, description="Port of /livez and /readyz.")

@@ -7,19 +7,24 @@ are under way at once: what was not read is unknown, and stays.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from sandhold import names
 from sandhold.cluster.door import Door
 from sandhold.cluster.kinds import NAMESPACE, POD, RESOURCES
+from sandhold.cluster.recorder import Recorder
 from sandhold.desired.orphans import OWNER_KINDS, Survey, Walls, owner_to_ask, walls_of
-from sandhold.desired.plan import Reference
+from sandhold.desired.plan import Event, Reference
 from sandhold.desired.sighting import Owner, Sighting, sighting_of
-from sandhold.desired.world import ABSENT, Observed, Present, Unknown
-from sandhold.errors import InvalidError, NotFoundError, SandholdError
+from sandhold.desired.sweeping import Verdict, evidence
+from sandhold.desired.world import ABSENT, KubeObject, Observed, Present, Unknown
+from sandhold.errors import ConflictError, InvalidError, NotFoundError, SandholdError, UnavailableError
 
 MOST_READS = 500
 AT_ONCE = 8
+COLLECTED = "OrphanCollected"
 Q = TypeVar("Q", bound=Hashable)
 A = TypeVar("A")
 
@@ -117,3 +122,55 @@ async def _pods_behind(door: Door, walls: Walls) -> int:
     """Any pod with the AgentSandbox's UID: interactive ones and those of other makers stand behind walls, too."""
     items, _ = await door.list("v1", POD, walls[0], f"{names.LABEL_SANDBOX_UID}={walls[1]}")
     return len(items)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What became of one deletion: `Collected`, `Gone`, `Changed`, `Failed`, and in words why."""
+
+    verdict: Verdict
+    result: str
+    message: str
+
+
+class Collector:
+    """Deletes what a plan names, one by one, for as long as this process leads."""
+
+    def __init__(self, door: Door, recorder: Recorder, leads: Callable[[], bool]) -> None:
+        self._door = door
+        self._recorder = recorder
+        self._leads = leads
+
+    async def collect(self, verdict: Verdict, installation_id: str, now: datetime) -> Collected:
+        """Delete, and say so in an Event on the object."""
+        if not self._leads():
+            raise UnavailableError("the election Lease is not held any more, so nothing more is collected")
+        done = await self._delete(verdict, evidence(verdict, installation_id))
+        if done.result == "Collected":
+            await self._recorder.record(_subject(verdict.sighting), [Event("Warning", COLLECTED, done.message)], now)
+        return done
+
+    async def _delete(self, verdict: Verdict, said: str) -> Collected:
+        """The object as it was judged and no other version of it; a pod has its own grace, whatever it is."""
+        sighting = verdict.sighting
+        try:
+            await self._door.delete(sighting.reference, sighting.uid, sighting.resource_version)
+        except NotFoundError:
+            return Collected(verdict, "Gone", "it was gone already")
+        except ConflictError as error:
+            return Collected(verdict, "Changed", f"it is another one than was judged, or changed since: {error}")
+        except SandholdError as error:
+            return Collected(verdict, "Failed", str(error))
+        return Collected(verdict, "Collected", said)
+
+
+def _subject(sighting: Sighting) -> KubeObject:
+    """As much of an object as an Event about it needs."""
+    reference = sighting.reference
+    metadata = {
+        "namespace": reference.namespace,
+        "name": reference.name,
+        "uid": sighting.uid,
+        "resourceVersion": sighting.resource_version,
+    }
+    return {"apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata}

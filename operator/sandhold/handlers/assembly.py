@@ -26,6 +26,7 @@ from sandhold.desired.session import plan_session
 from sandhold.handlers.pump import WatchedKind, watched_kinds
 from sandhold.handlers.relist import Relister
 from sandhold.handlers.routing import Router
+from sandhold.handlers.sweeper import Sweeper
 from sandhold.handlers.workers import Workers
 from sandhold.reconcile import Reconciler
 from sandhold.settings import OperatorSettings
@@ -50,6 +51,7 @@ class Parts:
     router: Router
     relister: Relister
     workers: Workers
+    sweeper: Sweeper
     kinds: tuple[WatchedKind, ...]
 
 
@@ -87,5 +89,14 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
         router=router,
         relister=Relister(door, cache, router, kinds, settings.resync_seconds),
         workers=Workers(queue, reconciler, cache, recorder),
+        sweeper=Sweeper(
+            door=door,
+            recorder=recorder,
+            settings=settings,
+            installation_id=lambda: backends().installation_id,
+            leads=leads,
+            clock=clock,
+            monotonic=monotonic,
+        ),
         kinds=kinds,
     )

@@ -104,6 +104,7 @@ class Operator:
                 await self._wait_for_movers()
                 self._health.activate()
                 group.create_task(self._parts.workers.run(self._settings.workers), name="workers")
+                group.create_task(self._parts.sweeper.run(), name="sweep")
         finally:
             metrics.LEADER.set(0)
             with suppress(TimeoutError):
