@@ -44,6 +44,8 @@ ANNOTATION_MOVER_ADDRESS = f"{GROUP}/mover-address"
 ANNOTATION_MOVER_CA = f"{GROUP}/mover-ca"
 # The epoch a pod was made for.
 ANNOTATION_EPOCH = f"{GROUP}/epoch"
+# The taint that Kubernetes puts on a cordoned node. A pod that tolerates it is not moved away from one.
+TAINT_CORDONED = "node.kubernetes.io/unschedulable"
 # Digest of the pod as it was asked for: tells a pod that somebody altered from one made from an older spec.
 ANNOTATION_INTENT = f"{GROUP}/intent"
 
@@ -111,9 +113,12 @@ def sandbox_object_name(sandbox_name: str, sandbox_uid: str) -> str:
     return f"{_readable(sandbox_name, 40)}-{short_hash(sandbox_uid)}"
 
 
-def snapshot_name(session_name: str, slot_hash: str, epoch: int, sequence: int) -> str:
-    """Name of the SandboxSnapshot of one archive: the same for whoever computes it, so a repeated POST is harmless."""
-    return f"{_readable(session_name, 32)}-{slot_hash[:10]}-{epoch}-{sequence}"
+def snapshot_name(session_name: str, slot_hash: str, epoch: int) -> str:
+    """Name of the SandboxSnapshot of an epoch: the same for whoever computes it, so a repeated POST is harmless.
+
+    One object an epoch, whose `status.sequence` rises with each archive: a running session makes hundreds of them.
+    """
+    return f"{_readable(session_name, 32)}-{slot_hash[:10]}-{epoch}"
 
 
 def owner_value(kind: str, namespace: str, name: str, uid: str) -> str:

@@ -210,13 +210,39 @@ PATH = st.lists(
 SIZE = st.sampled_from(
     [0, 1, -1, 10**18, "0", "1", "1Gi", "1gi", ".5", "5.", "1e3", "1e-9", "9E", "", "Gi", "500m", " 1"]
 )
+SOURCE = st.fixed_dictionaries(
+    {"name": st.sampled_from(["a", "a.b", "A", "a..b", "", "a/b"])},
+    optional={"key": st.sampled_from(["a", ".a", ".", "..", "..a", "a..", "a/b", "", "_A-1", "\u00e9"])},
+)
 ENTRY = st.fixed_dictionaries(
     {"path": st.one_of(PATH, TEXT)},
     optional={
         "mode": st.sampled_from([-1, 0, 0o777, 0o1000, 2**40]),
         "file": st.fixed_dictionaries({}, optional={"content": st.sampled_from(["", "x", "\x00"])}),
         "directory": st.just({}),
+        "configMap": SOURCE,
+        "secret": SOURCE,
+        "ephemeral": st.booleans(),
     },
+)
+# Right ones by themselves, that may stand in each other's way.
+CONTENT: list[dict[str, Any]] = [
+    {"file": {}},
+    {"directory": {}},
+    {"configMap": {"name": "n"}},
+    {"configMap": {"name": "n", "key": "k"}},
+    {"secret": {"name": "n"}},
+    {"secret": {"name": "n", "key": "k"}},
+]
+TREE = st.lists(
+    st.builds(
+        lambda place, content, more: {"path": place, **content, **more},
+        st.sampled_from(["a", "a/b", "a/b/c", "ab", "b"]),
+        st.sampled_from(CONTENT),
+        st.sampled_from([{}, {"ephemeral": True}, {"ephemeral": False}]),
+    ),
+    min_size=2,
+    max_size=4,
 )
 VARIABLE = st.fixed_dictionaries(
     {"name": st.sampled_from(["A", "a_1", "1", "", "SANDHOLD_X", "A-B", "B"]), "value": TEXT}
@@ -255,6 +281,7 @@ PART = st.one_of(
     st.fixed_dictionaries({"workspace": st.fixed_dictionaries({"mountPath": st.one_of(PATH, TEXT)})}),
     st.fixed_dictionaries({"workspace": st.fixed_dictionaries({"size": SIZE})}),
     st.fixed_dictionaries({"workspace": st.fixed_dictionaries({"entries": st.lists(ENTRY, max_size=3)})}),
+    st.fixed_dictionaries({"workspace": st.fixed_dictionaries({"entries": TREE})}),
 )
 
 

@@ -16,6 +16,7 @@ PORT_NAME = r"^([0-9]+-?)*[a-z](-?[a-z0-9])*$"
 QUALIFIED_NAME = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
 LABEL_VALUE = r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+OBJECT_KEY = r"^[-._a-zA-Z0-9]+$"
 ABSOLUTE = r"^(/[^/\x00-\x1f\x7f]+)+$"
 RELATIVE = r"^[^/\x00-\x1f\x7f]+(/[^/\x00-\x1f\x7f]+)*$"
 DOT_PART = r"(^|/)[.]{1,2}(/|$)"
@@ -53,6 +54,15 @@ def name_rule(field: str) -> Rule:
     """The claim that a field holds the name of a Kubernetes object."""
     return pattern_rule(
         DNS_NAME, f"{field} must be the name of an object: lower-case letters, digits, '-' and '.' between them"
+    )
+
+
+def key_rule(field: str) -> Rule:
+    """The claim that a field holds a key of a ConfigMap or Secret, which is the name of a file."""
+    return Rule(
+        cel=f"self.matches({cel_text(OBJECT_KEY)}) && self != '.' && !self.startsWith('..')",
+        message=f"{field} must be a key: letters, digits, '-', '_' and '.', not '.' alone, and no '..' at its start",
+        holds=lambda text: matches(OBJECT_KEY, text) and text != "." and not text.startswith(".."),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from sandhold.desired.world import Evidence, KeeperReport, Manifest, ProbeOutcome, SlotHistory
 
 MOST_PROBES = 32
+MOST_ENTRIES = 4096
 LONGEST_MESSAGE = 512
 LARGEST_NUMBER = 2**53
 HIGHEST_POSITION = 9_999_999_999
@@ -60,6 +61,7 @@ def keeper_report(value: object) -> KeeperReport:
         workspace_state=_one_of(workspace.get("state"), _WORKSPACE_STATES, "workspace.state"),
         workspace_code=_code(workspace.get("code"), "workspace.code"),
         workspace_message=text(workspace.get("message")),
+        waiting_for=_waiting_for(workspace.get("waitingFor")),
         evidence=_evidence(report.get("evidence")),
         challenge=_challenge(gate.get("challenge"), "gate.challenge"),
         opened=_challenge(gate.get("opened"), "gate.opened"),
@@ -126,6 +128,10 @@ def _agent(value: object) -> tuple[str, int | None, str]:
     if isinstance(exit_code, bool) or not isinstance(exit_code, int) or not 0 <= exit_code <= 255:
         exit_code = None
     return value["state"], exit_code if value["state"] == "Ended" else None, text(value.get("message"))
+
+
+def _waiting_for(value: object) -> int | None:
+    return None if value is None else _number(value, "workspace.waitingFor", MOST_ENTRIES - 1)
 
 
 def _evidence(value: object) -> Evidence | None:

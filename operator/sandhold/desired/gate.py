@@ -17,6 +17,7 @@ from sandhold.desired.world import Evidence, Present, Unknown
 from sandhold.reasons import EGRESS_VERIFIED, RUNTIME_VERIFIED, WORKSPACE_READY, Refusal, RefusalCode, refuse
 
 _RETRYABLE = frozenset({"snapshot_store_unavailable"})
+_SOURCE_MISSING = "EntrySourceMissing"
 _ABOUT: Mapping[str, str] = {RefusalCode.RUNTIME_CLASS_MISMATCH: RUNTIME_VERIFIED}
 EVIDENCE_SECONDS = 3.0
 """A keeper that has a workspace and no evidence after so long was not asked for any."""
@@ -43,7 +44,7 @@ def next_step(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step
         case "Ready":
             return _judge(situation, pod, sandbox)
         case "Preparing":
-            return Step(trouble=_said_before(situation))
+            return Step(trouble=_missing_source(situation, sandbox) or _said_before(situation))
         case _:
             return _prepare(situation, pod, sandbox)
 
@@ -95,10 +96,26 @@ def _failed(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     return Step(again.calls, again.trouble or (WORKSPACE_READY, why), None, archiving.SHORTEST_DELAY)
 
 
+def _missing_source(situation: Situation, sandbox: AgentSandbox) -> tuple[str, Trouble] | None:
+    """The source that the keeper waits for. It says only which entry of the list; the names are those of the spec."""
+    place = situation.report.waiting_for
+    entries = sandbox.spec.workspace.entries
+    source = entries[place].source if place is not None and place < len(entries) else None
+    if source is None:
+        return None
+    name = f"{source.kind} {situation.session.metadata.namespace}/{source.name}"
+    missing = "does not exist or is empty" if source.key is None else f"does not exist or has no key {source.key}"
+    message = (
+        f"spec.workspace.entries[{place}] of AgentSandbox {sandbox.metadata.name} is waited for: {name} {missing}. "
+        "Create it; the kubelet shows it to the pod within about a minute."
+    )
+    return WORKSPACE_READY, Trouble(_SOURCE_MISSING, message)
+
+
 def _said_before(situation: Situation) -> tuple[str, Trouble] | None:
     """What held the last attempt up stands until this one has come to an end."""
     found = conditions.find(situation.status.conditions, WORKSPACE_READY)
-    if found is None or found.status != "False":
+    if found is None or found.status != "False" or found.reason == _SOURCE_MISSING:
         return None
     return WORKSPACE_READY, Trouble(found.reason, found.message)
 

@@ -15,7 +15,7 @@ from sandhold.api.quantity import quantity_bytes
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession
 from sandhold.api.workspace import Entry
-from sandhold.desired import environment
+from sandhold.desired import environment, volumes
 from sandhold.desired.evidence import Probe
 from sandhold.desired.plan import Order
 from sandhold.desired.world import Manifest
@@ -152,7 +152,18 @@ def _limits(sandbox: AgentSandbox) -> tuple[int, int]:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
+    """One entry as it travels. The content of a source does not: the keeper alone sees it."""
+    kind, more = _content(entry)
+    if entry.is_ephemeral:
+        more["ephemeral"] = True
+    return {"path": entry.path, "kind": kind, "mode": entry.effective_mode, **more}
+
+
+def _content(entry: Entry) -> tuple[str, dict[str, Any]]:
+    source = entry.source
+    if source is not None:
+        how = {"folderMode": entry.folder_mode} if source.key is None else {"key": source.key}
+        return "Copy", {"source": volumes.source_name(entry), **how}
     if entry.file is None:
-        return {"path": entry.path, "kind": "Directory", "mode": entry.effective_mode}
-    content = base64.b64encode(entry.file.content.encode()).decode()
-    return {"path": entry.path, "kind": "File", "mode": entry.effective_mode, "content": content}
+        return "Directory", {}
+    return "File", {"content": base64.b64encode(entry.file.content.encode()).decode()}

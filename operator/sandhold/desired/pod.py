@@ -157,7 +157,7 @@ def _keeper(material: PodMaterial, sandbox: AgentSandbox) -> dict[str, Any]:
             "limits": {"memory": _KEEPER_MEMORY_LIMIT, "ephemeral-storage": str(disk)},
         },
         "securityContext": _security(),
-        "volumeMounts": volumes.keeper_mounts(),
+        "volumeMounts": volumes.keeper_mounts(sandbox),
     }
 
 

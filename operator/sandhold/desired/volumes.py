@@ -10,6 +10,7 @@ from typing import Any
 from sandhold import names
 from sandhold.api.quantity import quantity_bytes
 from sandhold.api.sandbox import AgentSandbox
+from sandhold.api.workspace import ConfigMapEntry, Entry, SecretEntry
 from sandhold.desired import environment
 
 GATE = "gate"
@@ -31,6 +32,10 @@ _SMALL_BYTES = 64 * _MEBIBYTE
 _HINTS_BYTES = 4 * _MEBIBYTE
 _SCRATCH_BYTES = 2048 * _MEBIBYTE
 _LOGS_BYTES = 256 * _MEBIBYTE
+_CONFIG_MAP_BYTES = 2 * _MEBIBYTE
+"""A ConfigMap holds at most 1 MiB, and the kubelet has two versions on the disk while it changes one for the other."""
+_SOURCE_MODE = 0o440
+"""Files of a source belong to root and the pod's group: the keeper may read them, nobody may change them."""
 
 
 def workspace_bytes(sandbox: AgentSandbox) -> int:
@@ -45,7 +50,32 @@ def _scratch_bytes(sandbox: AgentSandbox) -> int:
 
 def keeper_disk_bytes(sandbox: AgentSandbox) -> int:
     """The keeper's ephemeral-storage limit: every volume's limit together, and the logs of both containers."""
-    return workspace_bytes(sandbox) + 2 * _scratch_bytes(sandbox) + 2 * _SMALL_BYTES + _HINTS_BYTES + _LOGS_BYTES
+    own = 2 * _SMALL_BYTES + _HINTS_BYTES + _LOGS_BYTES
+    # Secrets are held in memory.
+    config_maps = sum(isinstance(source, ConfigMapEntry) for source in _sources(sandbox).values())
+    return workspace_bytes(sandbox) + 2 * _scratch_bytes(sandbox) + own + config_maps * _CONFIG_MAP_BYTES
+
+
+def source_name(entry: Entry) -> str | None:
+    """The folder, below the keeper's folder of sources, that an entry is copied from; None when its content is its own.
+
+    Made from what it is a copy of, never from its place in the list: a pod that was made from an older list cannot show
+    one source under the name of another.
+    """
+    source = entry.source
+    if source is None:
+        return None
+    return names.short_hash(source.kind, source.name, source.key or "")
+
+
+def _sources(sandbox: AgentSandbox) -> dict[str, ConfigMapEntry | SecretEntry]:
+    """Every source once, by the name of its folder."""
+    found = {}
+    for entry in sandbox.spec.workspace.entries:
+        name = source_name(entry)
+        if name is not None and entry.source is not None:
+            found[name] = entry.source
+    return found
 
 
 def pod_volumes(sandbox: AgentSandbox) -> list[dict[str, Any]]:
@@ -59,6 +89,7 @@ def pod_volumes(sandbox: AgentSandbox) -> list[dict[str, Any]]:
         _empty(TEMPORARY, _scratch_bytes(sandbox)),
         {"name": TOKEN, "projected": {"sources": [{"serviceAccountToken": _token()}]}},
         {"name": PODINFO, "downwardAPI": {"items": _podinfo()}},
+        *(_source(name, source) for name, source in _sources(sandbox).items()),
     ]
 
 
@@ -73,8 +104,8 @@ def agent_mounts(sandbox: AgentSandbox) -> list[dict[str, Any]]:
     ]
 
 
-def keeper_mounts() -> list[dict[str, Any]]:
-    """What the keeper sees."""
+def keeper_mounts(sandbox: AgentSandbox) -> list[dict[str, Any]]:
+    """What the keeper sees. The sources of entries are mounted nowhere else: the agent gets copies in the workspace."""
     return [
         {"name": GATE, "mountPath": names.PATH_GATE},
         {"name": HINTS, "mountPath": names.PATH_HINTS},
@@ -82,11 +113,32 @@ def keeper_mounts() -> list[dict[str, Any]]:
         {"name": WORKSPACE, "mountPath": PATH_WORKSPACE_OF_KEEPER},
         {"name": TOKEN, "mountPath": names.PATH_KEEPER_TOKEN, "readOnly": True},
         {"name": PODINFO, "mountPath": names.PATH_KEEPER_PODINFO, "readOnly": True},
+        *(
+            {"name": _volume(name), "mountPath": f"{names.PATH_KEEPER_SOURCES}/{name}", "readOnly": True}
+            for name in _sources(sandbox)
+        ),
     ]
 
 
 def _empty(name: str, limit: int) -> dict[str, Any]:
     return {"name": name, "emptyDir": {"sizeLimit": str(limit)}}
+
+
+def _volume(source_name: str) -> str:
+    return f"source-{source_name}"
+
+
+def _source(name: str, source: ConfigMapEntry | SecretEntry) -> dict[str, Any]:
+    """Optional, so that one that is missing hangs no pod: the keeper waits for it, and says so.
+
+    Only the key that is asked for is mounted.
+    """
+    how: dict[str, Any] = {"optional": True, "defaultMode": _SOURCE_MODE}
+    if source.key is not None:
+        how["items"] = [{"key": source.key, "path": source.key}]
+    if isinstance(source, ConfigMapEntry):
+        return {"name": _volume(name), "configMap": {"name": source.name, **how}}
+    return {"name": _volume(name), "secret": {"secretName": source.name, **how}}
 
 
 def _token() -> dict[str, Any]:

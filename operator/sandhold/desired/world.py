@@ -96,6 +96,8 @@ class KeeperReport:
     workspace_state: str = "Empty"
     workspace_code: str = ""
     workspace_message: str = ""
+    waiting_for: int | None = None
+    """Place in the list of the entry whose source is not there yet; only while the workspace is prepared."""
     evidence: Evidence | None = None
     challenge: str = ""
     opened: str = ""

@@ -101,10 +101,43 @@ def test_a_time_without_a_zone_is_refused() -> None:
         ({"path": "a", "directory": {}}, 0o755),
         ({"path": "a", "mode": 0, "file": {"content": "x"}}, 0),
         ({"path": "a", "mode": 0o700, "directory": {}}, 0o700),
+        ({"path": "a", "configMap": {"name": "n"}}, 0o644),
+        ({"path": "a", "configMap": {"name": "n", "key": "k"}}, 0o644),
+        ({"path": "a", "secret": {"name": "n"}}, 0o600),
+        ({"path": "a", "secret": {"name": "n", "key": "k"}}, 0o600),
+        ({"path": "a", "mode": 0o440, "secret": {"name": "n", "key": "k"}}, 0o440),
     ],
 )
 def test_a_mode_that_is_left_out_is_that_of_the_kind(entry: dict[str, Any], mode: int) -> None:
     assert Entry.model_validate(entry).effective_mode == mode
+
+
+@pytest.mark.parametrize(
+    ("more", "mode"),
+    [
+        ({"configMap": {"name": "n"}}, 0o755),
+        ({"secret": {"name": "n"}}, 0o700),
+        ({"configMap": {"name": "n"}, "mode": 0o640}, 0o750),
+        ({"configMap": {"name": "n"}, "mode": 0o444}, 0o755),
+        ({"secret": {"name": "n"}, "mode": 0}, 0o700),
+    ],
+)
+def test_a_folder_of_keys_is_open_to_whoever_may_read_them(more: dict[str, Any], mode: int) -> None:
+    assert Entry.model_validate({"path": "a", **more}).folder_mode == mode
+
+
+@pytest.mark.parametrize(
+    ("more", "is_ephemeral"),
+    [
+        ({"file": {}}, False),
+        ({"configMap": {"name": "n"}}, False),
+        ({"secret": {"name": "n"}}, True),
+        ({"secret": {"name": "n"}, "ephemeral": False}, False),
+        ({"directory": {}, "ephemeral": True}, True),
+    ],
+)
+def test_secrets_are_ephemeral_unless_told_otherwise(more: dict[str, Any], is_ephemeral: bool) -> None:  # noqa: FBT001
+    assert Entry.model_validate({"path": "a", **more}).is_ephemeral == is_ephemeral
 
 
 @pytest.mark.parametrize("path", ["a", "a/b", "...", "a/..b", ".a", "ü/ñ", "a b", "-rf", "C:\\x"])

@@ -15,6 +15,7 @@ type Paths struct {
 	Workspace string
 	Token     string // the projected service account token, a file
 	PodInfo   string // the folder of downward-API files
+	Sources   string // a folder for each ConfigMap and Secret that entries come from, mounted into the keeper alone
 }
 
 // FromEnvironment returns the paths of PROTOCOL.md section 1, moved where the environment says so.
@@ -26,6 +27,7 @@ func FromEnvironment() Paths {
 		Workspace: pathOf("SANDHOLD_WORKSPACE", "/run/sandhold/workspace"),
 		Token:     pathOf("SANDHOLD_TOKEN_FILE", "/run/sandhold/token/token"),
 		PodInfo:   pathOf("SANDHOLD_PODINFO", "/run/sandhold/podinfo"),
+		Sources:   pathOf("SANDHOLD_SOURCES", "/run/sandhold/sources"),
 	}
 }
 
@@ -50,6 +52,9 @@ func (p Paths) Marker() string { return filepath.Join(p.Private, "marker.json") 
 
 // Stored is the keeper's own note of the last archive that was stored.
 func (p Paths) Stored() string { return filepath.Join(p.Private, "stored.json") }
+
+// Source is the folder of one source of entries.
+func (p Paths) Source(name string) string { return filepath.Join(p.Sources, name) }
 
 // MoverAddress is the file that holds host:port of the mover.
 func (p Paths) MoverAddress() string { return filepath.Join(p.PodInfo, "mover-address") }
