@@ -19,6 +19,7 @@ var version = "0.0.0"
 
 const usage = `sandhold-keeper keeper        guard the workspace of this pod until SIGTERM
 sandhold-keeper install PATH  copy this binary to PATH
+sandhold-keeper leave         tell the keeper of this pod that the pod's end has begun
 sandhold-keeper init          wait for the gate as PID 1, then run the agent (also when called by the name "init")
 sandhold-keeper init ready    exit 0 when the gate is open for the init that runs now
 sandhold-keeper version       print the version
@@ -43,6 +44,12 @@ func run(argv []string) int {
 		return agent.Ready(paths)
 	case len(args) == 2 && args[0] == "install":
 		if err := gate.Install(args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, "sandhold-keeper:", err)
+			return 1
+		}
+		return 0
+	case is(args, "leave"):
+		if err := gate.Leave(paths); err != nil {
 			fmt.Fprintln(os.Stderr, "sandhold-keeper:", err)
 			return 1
 		}

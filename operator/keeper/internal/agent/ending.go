@@ -50,8 +50,13 @@ func signalEverybody(signal syscall.Signal) error {
 }
 
 // anybodyLives looks closer than kill can: the dead whom somebody outside has yet to reap (processes that were
-// started by an exec into the container) do no more harm. What cannot be read counts as alive.
+// started by an exec into the container) do no more harm.
 func anybodyLives() bool {
+	return anybody(func(_ byte) bool { return true })
+}
+
+// anybody tells whether a process but this one lives, in a state that counts. What cannot be read counts.
+func anybody(counts func(state byte) bool) bool {
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return true
@@ -66,14 +71,14 @@ func anybodyLives() bool {
 		if err != nil || pid == 1 {
 			continue
 		}
-		if lives("/proc/" + name + "/stat") {
+		if lives("/proc/"+name+"/stat", counts) {
 			return true
 		}
 	}
 	return false
 }
 
-func lives(statPath string) bool {
+func lives(statPath string, counts func(state byte) bool) bool {
 	content, err := os.ReadFile(statPath)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return false
@@ -86,7 +91,9 @@ func lives(statPath string) bool {
 	if len(fields) < 18 {
 		return true
 	}
-	dead := fields[0][0] == 'Z' || fields[0][0] == 'X'
-	threads := string(fields[17])
-	return !dead || (threads != "0" && threads != "1") // the first thread may be gone and others still at work
+	state, threads := fields[0][0], string(fields[17])
+	if state == 'Z' || state == 'X' {
+		return threads != "0" && threads != "1" // the first thread may be gone and others still at work
+	}
+	return counts(state)
 }

@@ -4,6 +4,8 @@
 //	Waiting --word--> Running --the agent exits, or an order to end--> (ending) --nobody is left--> Ended
 //	Waiting --order to end--> Ended
 //
+// While it is ordered to freeze, everybody but itself is stopped and no word is taken.
+//
 // It decides nothing about the workspace, and nobody believes what it writes: the agent has its uid.
 package agent
 
@@ -33,7 +35,8 @@ type initProcess struct {
 	hintWrote bool
 	agentPID  int // 0 while there is none
 	ending    *ending
-	exits     bool // leave when nobody is left
+	freeze    *freeze // while it is ordered
+	exits     bool    // leave when nobody is left
 	started   time.Time
 	word      watched
 	orders    watched
@@ -90,7 +93,7 @@ func (p *initProcess) loop(signals <-chan os.Signal) int {
 }
 
 func (p *initProcess) pause() time.Duration {
-	if p.ending != nil {
+	if p.ending != nil || p.freeze.isEager() {
 		return endingEvery
 	}
 	return gate.PollEvery(p.started)
@@ -105,11 +108,11 @@ func (p *initProcess) look() {
 		orders, err := gate.ReadOrders(p.orders.path)
 		if err != nil {
 			log.Printf("orders: %v", err)
-		} else if orders.End != nil && names(orders.Challenges, p.hint.Challenge) {
-			p.beginEnding(graceOf(*orders.End))
+		} else if names(orders.Challenges, p.hint.Challenge) {
+			p.obey(orders)
 		}
 	}
-	if p.hint.State != gate.Waiting || p.ending != nil || !p.word.changed() {
+	if p.hint.State != gate.Waiting || p.ending != nil || p.freeze != nil || !p.word.changed() {
 		return
 	}
 	word, err := gate.ReadWord(p.word.path)
@@ -117,6 +120,17 @@ func (p *initProcess) look() {
 		log.Printf("word: %v", err)
 	} else if word.Challenge == p.hint.Challenge {
 		p.open(word)
+	}
+}
+
+func (p *initProcess) obey(orders gate.Orders) {
+	switch {
+	case orders.End != nil:
+		p.beginEnding(graceOf(*orders.End))
+	case orders.Freeze:
+		p.beginFreeze()
+	default:
+		p.thaw()
 	}
 }
 
@@ -137,6 +151,7 @@ func (p *initProcess) open(word gate.Word) {
 
 // beginEnding starts the end of every process but this one, or brings a running one forward.
 func (p *initProcess) beginEnding(grace time.Duration) {
+	p.endFreeze()
 	if p.ending == nil {
 		p.ending = newEnding(grace)
 	} else {
@@ -144,8 +159,9 @@ func (p *initProcess) beginEnding(grace time.Duration) {
 	}
 }
 
-// proceed carries an ending on and notes when nobody is left.
+// proceed carries a freeze or an ending on and notes when nobody is left.
 func (p *initProcess) proceed() {
+	p.holdStill()
 	if p.ending == nil || !p.ending.isOver() {
 		return
 	}

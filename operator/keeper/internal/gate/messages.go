@@ -34,6 +34,7 @@ type Word struct {
 type Orders struct {
 	Challenges []string `json:"challenges"`
 	End        *End     `json:"end,omitempty"`
+	Freeze     bool     `json:"freeze"` // a level: it holds until an order says otherwise; an end overrides it
 }
 
 // End orders the agent's end.
@@ -47,6 +48,7 @@ type Hint struct {
 	State     string `json:"state"`
 	ExitCode  int    `json:"exitCode"`
 	Message   string `json:"message,omitempty"`
+	Frozen    bool   `json:"frozen,omitempty"` // everybody was seen to be stopped
 }
 
 // ReadWord returns the word that stands at path.

@@ -41,7 +41,7 @@ func pathOf(variable, fallback string) string {
 // Word is the file that opens the gate.
 func (p Paths) Word() string { return filepath.Join(p.Gate, "word.json") }
 
-// Orders is the file that tells a running init to end its agent.
+// Orders is the file that tells a running init to end or to freeze its agent.
 func (p Paths) Orders() string { return filepath.Join(p.Gate, "orders.json") }
 
 // Hint is the file in which init says how it goes.
@@ -55,6 +55,15 @@ func (p Paths) Stored() string { return filepath.Join(p.Private, "stored.json") 
 
 // Source is the folder of one source of entries.
 func (p Paths) Source(name string) string { return filepath.Join(p.Sources, name) }
+
+// Grants is where the keeper keeps what it may do while the operator is away. Nobody else reads it.
+func (p Paths) Grants() string { return filepath.Join(p.Private, "grants.json") }
+
+// Guard is the keeper's own note of how large the workspace may be, and of the level that it reached.
+func (p Paths) Guard() string { return filepath.Join(p.Private, "guard.json") }
+
+// Leaving is there once the pod's end has begun.
+func (p Paths) Leaving() string { return filepath.Join(p.Private, "leaving") }
 
 // MoverAddress is the file that holds host:port of the mover.
 func (p Paths) MoverAddress() string { return filepath.Join(p.PodInfo, "mover-address") }

@@ -68,14 +68,38 @@ func ReadTrusted(path string, limit int64) ([]byte, error) {
 // WriteJSON replaces path by the value in one step, so that a reader sees the old or the new and never a part.
 // A durable write has reached the disk when it returns.
 func WriteJSON(path string, value any, durable bool) error {
+	return writeJSON(path, value, 0o644, durable)
+}
+
+// WriteSecretJSON is WriteJSON for what nobody but this user may read.
+func WriteSecretJSON(path string, value any) error {
+	return writeJSON(path, value, 0o600, false)
+}
+
+func writeJSON(path string, value any, mode os.FileMode, durable bool) error {
 	content, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	return replace(path, 0o644, durable, func(file *os.File) error {
+	return replace(path, mode, durable, func(file *os.File) error {
 		_, err := file.Write(content)
 		return err
 	})
+}
+
+// Leave tells the keeper of this pod that the pod's end has begun. An empty file needs no room on a full disk.
+func Leave(paths Paths) error {
+	file, err := os.OpenFile(paths.Leaving(), os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// IsLeaving tells whether the pod's end has begun.
+func IsLeaving(paths Paths) bool {
+	_, exists := FingerprintOf(paths.Leaving())
+	return exists
 }
 
 // Install copies the running binary to path.
