@@ -221,8 +221,10 @@ def sandbox_worlds(draw: st.DrawFn) -> SandboxWorld:
         finalizers = ["someone.else/theirs"]
     metadata = sandbox.metadata.model_copy(update={"finalizers": tuple(finalizers)})
     sandbox = sandbox.model_copy(update={"metadata": metadata})
-    policy, account = dict(worlds.a_policy(sandbox)), dict(worlds.an_account(sandbox))
-    for document in (policy, account):
+    policy, account, budget = map(
+        dict, (worlds.a_policy(sandbox), worlds.an_account(sandbox), worlds.a_budget(sandbox))
+    )
+    for document in (policy, account, budget):
         if draw(st.sampled_from((False, False, False, True))):
             document["metadata"] = {**document["metadata"], "labels": {}}
     squatters: tuple[dict[str, Any], ...] = ()
@@ -233,6 +235,7 @@ def sandbox_worlds(draw: st.DrawFn) -> SandboxWorld:
         sandbox=sandbox,
         policy=ABSENT if squatters else draw(_or_not(st.just(policy))),
         service_account=draw(_or_not(st.just(account))),
+        disruption_budget=draw(_or_not(st.just(budget))),
         sessions=draw(_or_not(st.sampled_from(((), (session,))))),
         pods=draw(_or_not(st.sampled_from(((), (worlds.a_pod(),))))),
         squatters=squatters,

@@ -19,8 +19,9 @@ Document = dict[str, Any]
 Watcher = Callable[[str, Document], None]
 """Called with ADDED, MODIFIED or DELETED and the object, once for each change, in order."""
 
-HAS_STATUS = frozenset({"Pod", "Namespace", "AgentSandbox", "SandboxSession", "SandboxSnapshot"})
-HAS_GENERATION = frozenset({"Pod", "NetworkPolicy", "AgentSandbox", "SandboxSession", "SandboxSnapshot"})
+_OWN = frozenset({"AgentSandbox", "SandboxSession", "SandboxSnapshot"})
+HAS_STATUS = _OWN | {"Pod", "Namespace", "PodDisruptionBudget"}
+HAS_GENERATION = _OWN | {"Pod", "NetworkPolicy", "PodDisruptionBudget"}
 CLUSTER_SCOPED = frozenset({"Namespace", "RuntimeClass", "Node", "CustomResourceDefinition"})
 _GIVEN = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 """Parts of metadata that only the server sets."""

@@ -17,7 +17,7 @@ from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession, SessionPhase
 from sandhold.backends.admit import Admission
 from sandhold.backends.model import Backends
-from sandhold.desired import network, pod, snapshot, status
+from sandhold.desired import budget, network, pod, snapshot, status
 from sandhold.desired.conditions import yes
 from sandhold.desired.sandbox import service_account
 from sandhold.desired.seen import Trouble, see_pod
@@ -44,6 +44,7 @@ NAMESPACE = "research"
 SESSION_UID = "5e551011-0000-4000-8000-000000000001"
 SANDBOX_UID = "5a4d8011-0000-4000-8000-000000000001"
 ACCOUNT_UID = "acc00411-0000-4000-8000-000000000001"
+BUDGET_UID = "b0d9e700-0000-4000-8000-000000000001"
 POLICY_UID = "b01c1011-0000-4000-8000-000000000001"
 CHALLENGE = "c" * 32
 GVISOR = "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016"
@@ -190,8 +191,14 @@ def a_policy(sandbox: AgentSandbox | None = None, installation: Installation | N
 
 def an_account(sandbox: AgentSandbox | None = None) -> KubeObject:
     """The ServiceAccount, seen in the API server."""
-    world = a_sandbox_world(sandbox=sandbox or a_sandbox(), policy=ABSENT, service_account=ABSENT)
+    nothing = {"policy": ABSENT, "service_account": ABSENT, "disruption_budget": ABSENT}
+    world = a_sandbox_world(sandbox=sandbox or a_sandbox(), **nothing)
     return with_server_metadata(service_account(world), ACCOUNT_UID)
+
+
+def a_budget(sandbox: AgentSandbox | None = None) -> KubeObject:
+    """The PodDisruptionBudget, seen in the API server."""
+    return with_server_metadata(budget.disruption_budget("demo", sandbox or a_sandbox()), BUDGET_UID)
 
 
 def a_pod(
@@ -384,6 +391,8 @@ def a_sandbox_world(**changes: Any) -> SandboxWorld:
         known["policy"] = Present(a_policy(sandbox))
     if "service_account" not in changes:
         known["service_account"] = Present(an_account(sandbox))
+    if "disruption_budget" not in changes:
+        known["disruption_budget"] = Present(a_budget(sandbox))
     return SandboxWorld(**{**known, **changes})
 
 

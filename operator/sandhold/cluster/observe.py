@@ -19,7 +19,7 @@ from sandhold.cluster.cache import Cache
 from sandhold.cluster.door import Door, Movers
 from sandhold.cluster.history import Histories
 from sandhold.cluster.installation import InstallationFacts
-from sandhold.cluster.kinds import ACCOUNT, POD, POLICY, RESOURCES, SANDBOX, SESSION, SNAPSHOT, described
+from sandhold.cluster.kinds import ACCOUNT, BUDGET, POD, POLICY, RESOURCES, SANDBOX, SESSION, SNAPSHOT, described
 from sandhold.cluster.memory import Ending, Memory
 from sandhold.cluster.ours import is_ours
 from sandhold.cluster.reading import read_sandbox, read_session
@@ -142,12 +142,13 @@ class Observer:
         if isinstance(sandbox, str):
             raise InvalidError(sandbox)
         installation = self._facts.current()
-        policy, account, is_ending = await asyncio.gather(
+        policy, account, budget, is_ending = await asyncio.gather(
             self._under_our_name(POLICY, sandbox),
             self._under_our_name(ACCOUNT, sandbox),
+            self._under_our_name(BUDGET, sandbox),
             self._is_ending(namespace, is_deleting=sandbox.metadata.deletion_timestamp is not None),
         )
-        found = [each.value for each in (policy, account) if isinstance(each, Present)]
+        found = [each.value for each in (policy, account, budget) if isinstance(each, Present)]
         foreign = tuple(each for each in found if not is_ours(each, installation.id))
         world = SandboxWorld(
             now=self._clock(),
@@ -155,6 +156,7 @@ class Observer:
             sandbox=sandbox,
             policy=_but_foreign(policy, foreign),
             service_account=_but_foreign(account, foreign),
+            disruption_budget=_but_foreign(budget, foreign),
             sessions=self._listed(SESSION, "sandbox", f"{namespace}/{name}"),
             pods=self._listed(POD, "sandbox", f"{namespace}/{names.label_value(name)}"),
             namespace_terminating=is_ending,

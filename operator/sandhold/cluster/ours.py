@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandhold import names
-from sandhold.cluster.kinds import ACCOUNT, POD, POLICY
+from sandhold.cluster.kinds import ACCOUNT, BUDGET, POD, POLICY
 from sandhold.cluster.reading import labels_of
 from sandhold.desired.world import KubeObject
 
@@ -23,7 +23,7 @@ def may_be_seen(obj: KubeObject) -> bool:
     What carries our labels without our having put them there is nobody we know: it is met again where its name is
     needed, as a foreign object.
     """
-    return obj["kind"] not in (POD, POLICY, ACCOUNT) or _set_by_us(obj)
+    return obj["kind"] not in (POD, POLICY, ACCOUNT, BUDGET) or _set_by_us(obj)
 
 
 def is_what_we_made(obj: KubeObject, wanted: KubeObject) -> bool:

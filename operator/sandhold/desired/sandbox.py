@@ -1,4 +1,4 @@
-"""What an AgentSandbox needs now: its walls and its account before anything, and both of them last of all.
+"""What an AgentSandbox needs now: its walls, account and disruption budget before anything, and all of them last.
 
 Walls are kept in place whether or not the sandbox is accepted, as long as they exist: pods may stand behind them.
 Objects under our names that are not ours are reported and never touched.
@@ -8,12 +8,12 @@ from typing import Any
 
 from sandhold import names
 from sandhold.backends.admit import Admission
-from sandhold.desired import conditions, network, ownership
+from sandhold.desired import budget, conditions, network, ownership
 from sandhold.desired.conditions import Claim, no, refused, unknown, yes
 from sandhold.desired.patience import LONGEST_WAIT, UNKNOWN_SECONDS
 from sandhold.desired.plan import Apply, Delete, Event, Plan, Write
 from sandhold.desired.situation import admission_of
-from sandhold.desired.world import Absent, KubeObject, Present, SandboxWorld, Unknown
+from sandhold.desired.world import Absent, KubeObject, Observed, Present, SandboxWorld, Unknown
 from sandhold.reasons import ACCEPTED, READY, RECONCILING, STALLED, WALLS_IN_PLACE, Refusal, RefusalCode, refuse
 
 _AT_WORK = "The operator is at work."
@@ -52,6 +52,12 @@ def _writes(world: SandboxWorld, policy: dict[str, Any] | Unknown) -> tuple[Writ
             wanted.append(Apply(service_account(world)))
         case Absent():
             wanted.append(Apply(service_account(world)))
+    bound = budget.disruption_budget(world.installation.id, world.sandbox)
+    match world.disruption_budget:
+        case Present(seen) if not budget.holds(seen, bound):
+            wanted.append(Apply(bound))
+        case Absent():
+            wanted.append(Apply(bound))
     return tuple(wanted)
 
 
@@ -61,7 +67,7 @@ def _wake_after(
     policy: dict[str, Any] | Unknown,
     foreign: Refusal | None,
 ) -> float | None:
-    if any(isinstance(each, Unknown) for each in (admission, policy, world.policy, world.service_account)):
+    if any(isinstance(each, Unknown) for each in (admission, policy, *_made(world))):
         return UNKNOWN_SECONDS
     return LONGEST_WAIT if foreign is not None else None
 
@@ -93,6 +99,7 @@ def _let_go(world: SandboxWorld) -> Plan:
     for seen_object, api_version, kind in (
         (world.policy, network.API_VERSION, network.KIND),
         (world.service_account, "v1", "ServiceAccount"),
+        (world.disruption_budget, budget.API_VERSION, budget.KIND),
     ):
         if isinstance(seen_object, Unknown):
             return _wait(world, f"It is not known whether its {kind} is there: {seen_object.why}")
@@ -176,8 +183,7 @@ def _walls_in_place(world: SandboxWorld, policy: dict[str, Any] | Unknown, forei
 
 def _foreign(world: SandboxWorld) -> Refusal | None:
     """Whatever has one of our names and is not ours."""
-    seen = (world.policy, world.service_account)
-    present = [one.value for one in seen if isinstance(one, Present) and not _is_ours(world, one.value)]
+    present = [one.value for one in _made(world) if isinstance(one, Present) and not _is_ours(world, one.value)]
     found = [*world.squatters, *present]
     if not found:
         return None
@@ -186,6 +192,11 @@ def _foreign(world: SandboxWorld) -> Refusal | None:
     message = f"{' and '.join(kinds)} {name} exists, and this operator did not make it"
     action = "Remove or rename that object; the AgentSandbox goes on by itself."
     return refuse(RefusalCode.FOREIGN_OBJECT, message, action)
+
+
+def _made(world: SandboxWorld) -> tuple[Observed[KubeObject], ...]:
+    """What is made for an AgentSandbox, as it was observed."""
+    return world.policy, world.service_account, world.disruption_budget
 
 
 def _is_ours(world: SandboxWorld, document: KubeObject) -> bool:

@@ -198,6 +198,7 @@ class SandboxWorld:
     sandbox: AgentSandbox
     policy: Observed[KubeObject]
     service_account: Observed[KubeObject]
+    disruption_budget: Observed[KubeObject]
     sessions: Observed[tuple[KubeObject, ...]]
     """SandboxSessions that name this AgentSandbox."""
     pods: Observed[tuple[KubeObject, ...]]

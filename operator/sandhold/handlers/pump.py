@@ -11,6 +11,7 @@ from sandhold import names
 from sandhold.cluster.installation import API_SERVICE, SERVICE_OF_SLICE
 from sandhold.cluster.kinds import (
     ACCOUNT,
+    BUDGET,
     ENDPOINT_SLICE,
     NODE,
     POD,
@@ -69,6 +70,7 @@ def watched_kinds(installation: str) -> tuple[WatchedKind, ...]:
         SANDBOX: None,
         POLICY: ours,
         ACCOUNT: ours,
+        BUDGET: ours,
         SNAPSHOT: None,
         POD: ours,
         SESSION: None,

@@ -12,6 +12,7 @@ from sandhold import metrics, names
 from sandhold.cluster.cache import Cache, Change
 from sandhold.cluster.kinds import (
     ACCOUNT,
+    BUDGET,
     ENDPOINT_SLICE,
     NODE,
     POD,
@@ -47,6 +48,7 @@ class Router:
             POD: self._pod,
             POLICY: self._child,
             ACCOUNT: self._child,
+            BUDGET: self._budget,
             SNAPSHOT: self._snapshot,
             RUNTIME_CLASS: self._class,
             ENDPOINT_SLICE: self._address,
@@ -122,6 +124,14 @@ class Router:
             self._queue.add(_key(each))
             if _differs(change, "spec", "metadata.deletionTimestamp"):
                 self._wake_sessions_of(each)
+
+    def _budget(self, change: Change) -> None:
+        """Its status follows every pod, and nobody here reads that; sessions do not wait for it."""
+        if _differs(change, "spec", "metadata.labels", "metadata.annotations", "metadata.deletionTimestamp"):
+            owner = owner_of(change.object)
+            sandbox = self._cache.get(SANDBOX, owner[1], owner[2]) if owner is not None else None
+            for each in [sandbox] if sandbox is not None else self._sandboxes_labelled(change.object):
+                self._queue.add(_key(each))
 
     def _snapshot(self, change: Change) -> None:
         snapshot = change.object

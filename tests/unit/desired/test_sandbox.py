@@ -35,9 +35,9 @@ def kinds(plan: Plan) -> list[str]:
 
 
 def test_walls_come_before_the_account_and_the_finalizer_before_both() -> None:
-    plan = plan_of(sandbox=NEW, policy=ABSENT, service_account=ABSENT)
+    plan = plan_of(sandbox=NEW, policy=ABSENT, service_account=ABSENT, disruption_budget=ABSENT)
     assert plan.finalizer_add == names.FINALIZER_WALLS
-    assert kinds(plan) == ["NetworkPolicy", "ServiceAccount"]
+    assert kinds(plan) == ["NetworkPolicy", "ServiceAccount", "PodDisruptionBudget"]
     assert told(plan) == ("False", "Progressing")
     assert told(plan, "Accepted") == ("True", "Accepted")
 
@@ -69,9 +69,41 @@ def test_an_account_that_would_hand_out_tokens_is_put_right() -> None:
     assert kinds(plan_of(service_account=Present(account))) == ["ServiceAccount"]
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"minAvailable": 0},
+        {"selector": {}},
+        {"selector": {"matchLabels": {names.LABEL_SANDBOX_UID: "another"}}},
+        {"unhealthyPodEvictionPolicy": "AlwaysAllow"},
+    ],
+)
+def test_a_budget_that_would_let_pods_be_evicted_is_put_right(spoilt: dict[str, Any]) -> None:
+    budget = {**worlds.a_budget(), "spec": {**worlds.a_budget()["spec"], **spoilt}}
+    assert kinds(plan_of(disruption_budget=Present(budget))) == ["PodDisruptionBudget"]
+
+
+def test_a_budget_that_is_there_is_left_alone_whatever_its_status_says() -> None:
+    told = {**worlds.a_budget(), "status": {"disruptionsAllowed": 0, "expectedPods": 3}}
+    assert plan_of(disruption_budget=Present(told)).writes == ()
+
+
+def test_sessions_do_not_wait_for_the_budget() -> None:
+    assert told(plan_of(disruption_budget=ABSENT)) == ("True", "Accepted")
+
+
+def test_the_budget_selects_the_pods_of_this_sandbox_and_of_no_other() -> None:
+    built = worlds.a_budget()["spec"]
+    pod, other = worlds.a_pod(), worlds.a_pod(sandbox=worlds.a_sandbox(uid="5a9d0000-0000-4000-8000-0000000000ff"))
+    selected = built["selector"]["matchLabels"].items()
+    assert selected <= pod["metadata"]["labels"].items()
+    assert not selected <= other["metadata"]["labels"].items()
+    assert built["minAvailable"] == 2147483647
+
+
 def test_a_refused_sandbox_gets_nothing_and_says_why() -> None:
     sandbox = worlds.a_sandbox({"tier": "gone"}, finalizers=[])
-    plan = plan_of(sandbox=sandbox, policy=ABSENT, service_account=ABSENT)
+    plan = plan_of(sandbox=sandbox, policy=ABSENT, service_account=ABSENT, disruption_budget=ABSENT)
     assert plan.writes == ()
     assert plan.finalizer_add is None
     assert told(plan) == told(plan, "Accepted") == ("False", "RuntimeClassMissing")
@@ -89,7 +121,7 @@ def test_a_handler_that_evidence_cannot_tell_apart_is_refused_early() -> None:
     assert told(plan, "Accepted") == ("False", "RuntimeClassMismatch")
 
 
-@pytest.mark.parametrize("field", ["policy", "service_account"])
+@pytest.mark.parametrize("field", ["policy", "service_account", "disruption_budget"])
 def test_an_object_of_our_name_that_is_not_ours_is_told_and_not_touched(field: str) -> None:
     theirs = {"kind": "Thing", "metadata": {"name": "coder-996b0bc362", "namespace": worlds.NAMESPACE, "uid": "theirs"}}
     plan = plan_of(**{field: Present(theirs)})
@@ -108,17 +140,20 @@ def test_an_object_of_our_name_that_is_not_ours_is_told_and_not_touched(field: s
         {"installation": worlds.an_installation(runtime_classes=UNKNOWN)},
         {"policy": UNKNOWN},
         {"service_account": UNKNOWN},
+        {"disruption_budget": UNKNOWN},
     ],
 )
 def test_what_is_not_known_is_looked_at_again_and_not_overwritten(world: dict[str, Any]) -> None:
     plan = plan_of(**world)
     assert plan.writes == ()
     assert plan.wake_after == 5
-    assert told(plan)[0] == "False"
+    if "disruption_budget" not in world:
+        assert told(plan)[0] == "False"
 
 
 def test_nothing_is_made_in_a_namespace_that_is_going() -> None:
-    assert plan_of(sandbox=NEW, policy=ABSENT, service_account=ABSENT, namespace_terminating=True).writes == ()
+    nothing = dict.fromkeys(("policy", "service_account", "disruption_budget"), ABSENT)
+    assert plan_of(sandbox=NEW, namespace_terminating=True, **nothing).writes == ()
 
 
 @pytest.mark.parametrize(
@@ -130,6 +165,7 @@ def test_nothing_is_made_in_a_namespace_that_is_going() -> None:
         {"pods": UNKNOWN},
         {"policy": UNKNOWN},
         {"service_account": UNKNOWN},
+        {"disruption_budget": UNKNOWN},
     ],
 )
 def test_a_deleted_sandbox_keeps_its_walls_until_everything_behind_them_is_gone(world: dict[str, Any]) -> None:
@@ -141,11 +177,13 @@ def test_a_deleted_sandbox_keeps_its_walls_until_everything_behind_them_is_gone(
 
 def test_a_deleted_sandbox_takes_what_is_ours_along() -> None:
     plan = plan_of(sandbox=worlds.a_sandbox(**GOING))
-    assert kinds(plan) == ["NetworkPolicy", "ServiceAccount"]
-    assert [write.uid for write in plan.writes if isinstance(write, Delete)] == [worlds.POLICY_UID, worlds.ACCOUNT_UID]
+    assert kinds(plan) == ["NetworkPolicy", "ServiceAccount", "PodDisruptionBudget"]
+    uids = [write.uid for write in plan.writes if isinstance(write, Delete)]
+    assert uids == [worlds.POLICY_UID, worlds.ACCOUNT_UID, worlds.BUDGET_UID]
     assert plan.finalizer_remove == names.FINALIZER_WALLS
     theirs = {**worlds.a_policy(), "metadata": {**worlds.a_policy()["metadata"], "annotations": {}}}
-    assert kinds(plan_of(sandbox=worlds.a_sandbox(**GOING), policy=Present(theirs))) == ["ServiceAccount"]
+    left = kinds(plan_of(sandbox=worlds.a_sandbox(**GOING), policy=Present(theirs)))
+    assert left == ["ServiceAccount", "PodDisruptionBudget"]
 
 
 def test_a_deleted_sandbox_that_we_never_held_is_left_alone() -> None:
