@@ -147,11 +147,34 @@ type openedStat struct {
 	wasOpenedUp bool
 }
 
+// putBack returns what gives a file its own mode again, unless somebody has given it another one meanwhile.
+func (o openedStat) putBack(need uint32) func(fd int) error {
+	mode := o.Mode & modeBits
+	return func(fd int) error {
+		var now syscall.Stat_t
+		if err := syscall.Fstat(fd, &now); err != nil || now.Mode&modeBits != mode|need {
+			return err
+		}
+		return syscall.Fchmod(fd, mode)
+	}
+}
+
+// Mode bits that a walk needs of what it opens.
+const (
+	fileNeed   = 0o400
+	folderNeed = 0o500
+)
+
 // open opens what st describes and makes sure that it is still of that type. Where our own mode bits are in the way
 // (need: read, and search for folders) they are added; the caller puts them back.
 func (w *walk) open(dirfd int, name string, st *syscall.Stat_t, need uint32) (int, openedStat, error) {
+	return openAs(w.uid, dirfd, name, st, need)
+}
+
+// openAs is open for a user. Root needs nothing opened up.
+func openAs(uid uint32, dirfd int, name string, st *syscall.Stat_t, need uint32) (int, openedStat, error) {
 	opened := openedStat{}
-	if w.uid != 0 && st.Uid == w.uid && st.Mode&need != need {
+	if uid != 0 && st.Uid == uid && st.Mode&need != need {
 		if err := changeModeAt(dirfd, name, st, st.Mode&modeBits|need); err != nil {
 			return -1, opened, err
 		}

@@ -186,7 +186,7 @@ func (w *walk) addSymlink(dirfd int, name, path string, st *syscall.Stat_t) erro
 }
 
 func (w *walk) addFolder(dirfd int, name, path string, st *syscall.Stat_t) error {
-	fd, opened, err := w.open(dirfd, name, st, 0o500)
+	fd, opened, err := w.open(dirfd, name, st, folderNeed)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (w *walk) addFolder(dirfd int, name, path string, st *syscall.Stat_t) error
 		return err
 	}
 	if opened.wasOpenedUp {
-		here.leave = func(fd int) error { return syscall.Fchmod(fd, mode) }
+		here.leave = opened.putBack(folderNeed)
 	}
 	if err := w.put(member{
 		record: recordOf(path, TypeFolder, &opened.Stat_t), flag: tarFolder, uid: opened.Uid, gid: opened.Gid,
@@ -210,7 +210,7 @@ func (w *walk) addFolder(dirfd int, name, path string, st *syscall.Stat_t) error
 }
 
 func (w *walk) addFile(dirfd int, name, path string, st *syscall.Stat_t) (failure error) {
-	fd, opened, err := w.open(dirfd, name, st, 0o400)
+	fd, opened, err := w.open(dirfd, name, st, fileNeed)
 	if err != nil {
 		return err
 	}
