@@ -11,8 +11,6 @@ from installation.deploying import NAMESPACE as SYSTEM
 from testbed.failure import TestbedError
 
 _SEEN_TO_POST = "sandhold_session_seen_to_pod_post_seconds"
-_REQUESTS = "sandhold_api_requests_total"
-_READING = {"get", "list", "watch"}
 _REST_SECONDS = 5.0
 
 
@@ -30,16 +28,6 @@ class Operator:
         """How many pods were POSTed for new sessions, and the sum of their delays in seconds."""
         samples = self._samples()
         return int(samples.get((f"{_SEEN_TO_POST}_count", ""), 0)), samples.get((f"{_SEEN_TO_POST}_sum", ""), 0.0)
-
-    def writes(self) -> dict[str, int]:
-        """Writing requests so far, by kind and verb; the election's Lease is left out."""
-        found: dict[str, int] = {}
-        for (name, labels), value in self._samples().items():
-            named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-            if name == _REQUESTS and named["verb"].lower() not in _READING and named["kind"] not in {"Lease", "Event"}:
-                key = f"{named['kind']} {named['verb']}"
-                found[key] = found.get(key, 0) + int(value)
-        return found
 
     def _samples(self) -> dict[tuple[str, str], float]:
         try:

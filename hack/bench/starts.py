@@ -27,35 +27,49 @@ def prepare(cluster: Cluster, tiers: tuple[str, ...]) -> None:
     for pod in cluster.list("Pod", NAMESPACE):
         _delete(cluster, "Pod", pod["metadata"]["name"])
     for tier in tiers:
-        spec = {"image": IMAGE, "tier": tier, "workspace": {"size": "256Mi"}}
-        metadata = {"namespace": NAMESPACE, "name": tier}
-        cluster.apply(
-            {"apiVersion": "sandhold.dev/v1alpha1", "kind": "AgentSandbox", "metadata": metadata, "spec": spec}
-        )
-        until(f"the sandbox {tier} is Ready", lambda tier=tier: _sandbox_is_ready(cluster, tier), seconds=60)  # type: ignore[misc]
+        sandbox(cluster, tier, tier, "256Mi")
+
+
+def sandbox(cluster: Cluster, name: str, tier: str, size: str) -> None:
+    """An AgentSandbox that asks for little, without checkpoints in between, which nobody measures here."""
+    small = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "1Gi"}}
+    spec = {
+        "image": IMAGE,
+        "tier": tier,
+        "resources": small,
+        "workspace": {"size": size},
+        "snapshot": {"intervalSeconds": 0},
+    }
+    metadata = {"namespace": NAMESPACE, "name": name}
+    cluster.apply({"apiVersion": "sandhold.dev/v1alpha1", "kind": "AgentSandbox", "metadata": metadata, "spec": spec})
+    until(f"the sandbox {name} is Ready", lambda: _sandbox_is_ready(cluster, name), seconds=60)
 
 
 def _sandbox_is_ready(cluster: Cluster, name: str) -> bool:
     return str(condition(cluster.get("AgentSandbox", NAMESPACE, name), "Ready")["status"]) == "True"
 
 
-def session(cluster: Cluster, tier: str, name: str) -> float:
-    """Milliseconds from the POST of a session until its phase is Ready."""
+def document(of: str, name: str) -> Object:
+    """A session of an AgentSandbox."""
     metadata = {"namespace": NAMESPACE, "name": name}
-    spec = {"sandboxRef": {"name": tier}}
-    document = {"apiVersion": "sandhold.dev/v1alpha1", "kind": "SandboxSession", "metadata": metadata, "spec": spec}
-    return _timed(cluster, document, lambda found: found.get("status", {}).get("phase") == "Ready")
+    spec = {"sandboxRef": {"name": of}}
+    return {"apiVersion": "sandhold.dev/v1alpha1", "kind": "SandboxSession", "metadata": metadata, "spec": spec}
+
+
+def session(cluster: Cluster, of: str, name: str) -> float:
+    """Milliseconds from the POST of a session of an AgentSandbox until its phase is Ready."""
+    return _timed(cluster, document(of, name), lambda found: found.get("status", {}).get("phase") == "Ready")
 
 
 def bare_pod(cluster: Cluster, model: Object, name: str) -> float:
     """Milliseconds from the POST of a bare pod until its condition Ready."""
-    document = {
+    bare = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"namespace": NAMESPACE, "name": name, "annotations": model["metadata"].get("annotations", {})},
         "spec": _stripped(model["spec"]),
     }
-    return _timed(cluster, document, lambda found: condition(found, "Ready")["status"] == "True")
+    return _timed(cluster, bare, lambda found: condition(found, "Ready")["status"] == "True")
 
 
 def pod_of(cluster: Cluster, name: str) -> Object:
@@ -94,10 +108,10 @@ def _stripped(spec: Object) -> Object:
     return bare
 
 
-def _timed(cluster: Cluster, document: Object, holds: Callable[[Object], bool]) -> float:
+def _timed(cluster: Cluster, wanted: Object, holds: Callable[[Object], bool]) -> float:
     """POST and watch from the POST's own version on, so that no change can fall between the two."""
     began = time.monotonic()
-    made = cluster.create(document)
+    made = cluster.create(wanted)
     name, version = made["metadata"]["name"], made["metadata"]["resourceVersion"]
     query = {
         "watch": "true",
@@ -107,7 +121,7 @@ def _timed(cluster: Cluster, document: Object, holds: Callable[[Object], bool]) 
     }
     last: Object = made
     try:
-        with cluster.stream(path(document["kind"], NAMESPACE), query, _START_SECONDS + 10) as answer:
+        with cluster.stream(path(wanted["kind"], NAMESPACE), query, _START_SECONDS + 10) as answer:
             for line in answer.iter_lines():
                 event = json.loads(line)
                 last = event["object"]
@@ -116,4 +130,4 @@ def _timed(cluster: Cluster, document: Object, holds: Callable[[Object], bool]) 
     except httpx.HTTPError as error:
         raise TestbedError(f"the watch of {name} broke: {error}") from error
     shown = json.dumps(last.get("status"))[:3000]
-    raise TestbedError(f"{document['kind']} {name} was not ready within {_START_SECONDS} s: {shown}")
+    raise TestbedError(f"{wanted['kind']} {name} was not ready within {_START_SECONDS} s: {shown}")

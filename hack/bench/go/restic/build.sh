@@ -1,0 +1,1 @@
+go build -ldflags "$LDFLAGS" -o "$OUT/" tool
