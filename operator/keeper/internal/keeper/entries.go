@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"sync"
+	"time"
 
 	"sandhold.dev/keeper/internal/tree"
 )
@@ -14,6 +16,8 @@ import (
 const (
 	maxEntryParts = 64
 	maxEntryBytes = 1 << 20
+	// sourceEvery is how often a source that is not there is looked for.
+	sourceEvery = time.Second
 )
 
 // entryList collects the parts of a list of entries until it is whole. The latest digest replaces the one before.
@@ -51,11 +55,12 @@ func (e *entryList) add(order entriesOrder) (bool, error) {
 		e.reset(order.Digest, order.Count)
 		return false, errors.New("the parts do not add up to what their digest says")
 	}
-	if err := json.Unmarshal(text, &e.whole); err != nil {
+	var list []tree.Entry
+	if err := json.Unmarshal(text, &list); err != nil {
 		e.reset(order.Digest, order.Count)
 		return false, err
 	}
-	e.parts, e.isRead = nil, true
+	e.parts, e.whole, e.isRead = nil, tree.Entries(list), true
 	return true, nil
 }
 
@@ -78,6 +83,82 @@ func (e *entryList) forget() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.reset("", 0)
+}
+
+// ephemeralPaths are what no archive takes.
+func ephemeralPaths(entries []tree.Entry) []string {
+	var paths []string
+	for _, entry := range entries {
+		if entry.Ephemeral {
+			paths = append(paths, entry.Path)
+		}
+	}
+	return paths
+}
+
+// wanted are the entries that are to be written into the workspace as it is now: all of them into a new one; into one
+// that was restored the ephemeral ones, and with order.WriteEntries those in whose place nothing stands. What the agent
+// has left in the place of the others is its work, and stays.
+func (k *keeper) wanted(order prepareOrder, entries []tree.Entry) ([]tree.Entry, error) {
+	if order.Source == nil {
+		return entries, nil
+	}
+	paths := make([]string, len(entries))
+	for i, entry := range entries {
+		paths[i] = entry.Path
+	}
+	standing, err := tree.Standing(k.paths.Workspace, paths)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []tree.Entry
+	for i, entry := range entries {
+		if entry.Ephemeral || order.WriteEntries && !standing[i] {
+			wanted = append(wanted, entry)
+		}
+	}
+	return wanted, nil
+}
+
+// gather reads the sources of copies, and waits until all of them are there: the kubelet shows a ConfigMap that is made
+// later within a minute or so. How long that may take is the operator's business.
+func (k *keeper) gather(entries []tree.Entry) ([]tree.Entry, error) {
+	var waitingFor *int
+	for {
+		gathered, missing, err := k.readSources(entries)
+		if err != nil || missing == nil {
+			if waitingFor != nil {
+				k.change(func(r *Report) { r.Workspace.WaitingFor = nil })
+			}
+			return gathered, err
+		}
+		if waitingFor == nil || *waitingFor != *missing {
+			log.Printf("the source of workspace.entries[%d] is not there yet", *missing)
+			waitingFor = missing
+			k.change(func(r *Report) { r.Workspace.WaitingFor = missing })
+		}
+		time.Sleep(sourceEvery)
+	}
+}
+
+// readSources returns the entries with what their sources hold, or the place of the first whose source is missing.
+func (k *keeper) readSources(entries []tree.Entry) (_ []tree.Entry, missing *int, _ error) {
+	sources := tree.NewSources(k.paths.Sources)
+	gathered := make([]tree.Entry, len(entries))
+	for i, entry := range entries {
+		if entry.Kind == tree.EntryCopy {
+			files, err := sources.Read(entry.Source, entry.Key)
+			if errors.Is(err, tree.ErrNoSource) {
+				return nil, &entry.Place, nil
+			}
+			if err != nil {
+				return nil, nil, entry.Wrap(err)
+			}
+			entry.Files = files
+		}
+		gathered[i] = entry
+	}
+	return gathered, nil, nil
 }
 
 func (k *keeper) takeEntries(order entriesOrder) error {

@@ -37,7 +37,7 @@ func (k *keeper) prepare(order prepareOrder) error {
 		}
 		return nil
 	}
-	if _, there := k.entries.of(order.wantedEntries()); !there {
+	if _, there := k.entries.of(order.EntriesDigest); !there {
 		k.waiting = &order
 		return nil
 	}
@@ -47,16 +47,9 @@ func (k *keeper) prepare(order prepareOrder) error {
 	return nil
 }
 
-// wantedEntries is the digest of the entries that this preparation writes, empty for none.
-func (o prepareOrder) wantedEntries() string {
-	if o.Source != nil && !o.WriteEntries {
-		return ""
-	}
-	return o.EntriesDigest
-}
-
 func (k *keeper) runPreparation(order prepareOrder) {
-	totals, err := k.fill(order)
+	entries, _ := k.entries.of(order.EntriesDigest) // prepare saw that they are there
+	totals, err := k.fill(order, entries)
 	result := Workspace{State: WorkspaceReady, Files: totals.Files, Bytes: totals.Bytes}
 	var marker *Marker
 	if err == nil {
@@ -71,6 +64,9 @@ func (k *keeper) runPreparation(order prepareOrder) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	k.busy = false
+	if err == nil {
+		k.ephemeral = ephemeralPaths(entries)
+	}
 	k.change(func(r *Report) { r.Workspace, r.Marker = result, marker })
 }
 
@@ -83,15 +79,15 @@ func (o prepareOrder) marker() *Marker {
 }
 
 // fill makes the workspace complete and durable, or leaves it empty, or untouched when it is not ours to fill.
-func (k *keeper) fill(order prepareOrder) (tree.Totals, error) {
+func (k *keeper) fill(order prepareOrder, entries []tree.Entry) (tree.Totals, error) {
 	if err := k.makeRoom(); err != nil {
 		return tree.Totals{}, err
 	}
-	filling := note{Marker: *order.marker()}
+	filling := note{Marker: *order.marker(), Ephemeral: ephemeralPaths(entries)}
 	if err := gate.WriteJSON(k.paths.Marker(), filling, false); err != nil {
 		return tree.Totals{}, err
 	}
-	totals, err := k.fillEmpty(order)
+	totals, err := k.fillEmpty(order, entries)
 	if err == nil {
 		filling.Complete, filling.Files, filling.Bytes = true, totals.Files, totals.Bytes
 		err = gate.WriteJSON(k.paths.Marker(), filling, true)
@@ -118,7 +114,7 @@ func (k *keeper) makeRoom() error {
 	return tree.Empty(k.paths.Workspace)
 }
 
-func (k *keeper) fillEmpty(order prepareOrder) (tree.Totals, error) {
+func (k *keeper) fillEmpty(order prepareOrder, entries []tree.Entry) (tree.Totals, error) {
 	var totals tree.Totals
 	var err error
 	if order.Source != nil {
@@ -129,8 +125,14 @@ func (k *keeper) fillEmpty(order prepareOrder) (tree.Totals, error) {
 			return totals, err
 		}
 	}
-	entries, _ := k.entries.of(order.wantedEntries()) // prepare saw that they are there
-	written, err := tree.WriteEntries(k.paths.Workspace, entries)
+	wanted, err := k.wanted(order, entries)
+	if err != nil {
+		return totals, err
+	}
+	if wanted, err = k.gather(wanted); err != nil {
+		return totals, err
+	}
+	written, err := tree.WriteEntries(k.paths.Workspace, wanted)
 	totals.Files += written.Files
 	totals.Bytes += written.Bytes
 	return totals, err

@@ -35,6 +35,8 @@ type Workspace struct {
 	Message string `json:"message"`
 	Files   int64  `json:"files"`
 	Bytes   int64  `json:"bytes"`
+	// WaitingFor is the place of the entry whose source is not there yet.
+	WaitingFor *int `json:"waitingFor,omitempty"`
 }
 
 // Evidence is what was observed before the gate opens.

@@ -120,17 +120,18 @@ func (w *way) close() error {
 
 // goTo makes the parent of path the folder that is worked in, by leaving and entering, and returns the last name.
 func (w *way) goTo(path string) (string, error) {
-	return w.goBy(path, func(next string) (int, error) {
+	return w.goBy(path, func(next string) (int, func(int) error, error) {
 		fd, err := openFolderAt(w.here().fd, next)
 		if err != nil {
-			return -1, atPath(join(w.path, next), err)
+			return -1, nil, atPath(join(w.path, next), err)
 		}
-		return fd, nil
+		return fd, nil, nil
 	})
 }
 
-// goBy is goTo with a way of its own to open the next folder below the one that is worked in.
-func (w *way) goBy(path string, open func(next string) (int, error)) (string, error) {
+// goBy is goTo with a way of its own to open the next folder below the one that is worked in, and what is to be done on
+// leaving it.
+func (w *way) goBy(path string, open func(next string) (int, func(int) error, error)) (string, error) {
 	parent, name := split(path)
 	for !isWithin(parent, w.path) {
 		if err := w.leave(); err != nil {
@@ -139,13 +140,15 @@ func (w *way) goBy(path string, open func(next string) (int, error)) (string, er
 	}
 	for w.path != parent {
 		next := nextName(w.path, parent)
-		fd, err := open(next)
+		fd, leave, err := open(next)
 		if err != nil {
 			return "", err
 		}
-		if _, err := w.enter(next, fd); err != nil {
+		entered, err := w.enter(next, fd)
+		if err != nil {
 			return "", err
 		}
+		entered.leave = leave
 	}
 	return name, nil
 }
