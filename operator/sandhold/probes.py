@@ -1,7 +1,9 @@
 """Whether this process is alive and whether it is ready, judged from what its loops did lately. It serves nothing.
 
-Alive: the event loop turns, lists are taken, and while we are active waiting keys are taken. Ready: the cache is filled
-(a standby is ready too: it may take over at any moment).
+Alive: the event loop turns, every loop was heard of when it said it would be, lists are taken, and while we are active
+waiting keys are taken. Ready: the cache is filled, and this process holds the election Lease or is able to take it. A
+loop that fails and tries again is heard of, so an API server that is away for minutes makes nobody dead; a process that
+can take no list at all for much longer is started anew, in case the fault is its own.
 """
 
 import asyncio
@@ -10,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from sandhold import metrics
 from sandhold.cluster.cache import Cache
+from sandhold.heartbeats import Heartbeats
 from sandhold.workqueue import WorkQueue
 
 BEAT_SECONDS = 1.0
@@ -21,18 +24,23 @@ MOST_LISTS_MISSED = 4
 class Health:
     """The judgement. `beat` runs for as long as the process does."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything that is judged
         self,
+        *,
         cache: Cache,
         queue: WorkQueue,
+        heartbeats: Heartbeats,
         kinds: Collection[str],
         list_seconds: float,
+        is_able: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cache = cache
         self._queue = queue
+        self._heartbeats = heartbeats
         self._kinds = kinds
         self._list_seconds = list_seconds
+        self._is_able = is_able
         self._clock = clock
         self._beaten = clock()
         self._active_since: float | None = None
@@ -42,18 +50,16 @@ class Health:
         self._active_since = self._clock()
 
     async def beat(self) -> None:
-        """Measure how late the loop wakes us, and publish what the queue looks like."""
+        """Measure how late the loop wakes us."""
         while True:
             before = self._clock()
             await asyncio.sleep(BEAT_SECONDS)
             self._beaten = self._clock()
             metrics.LOOP_LAG.set(max(0.0, self._beaten - before - BEAT_SECONDS))
-            metrics.QUEUE_DEPTH.set(self._queue.depth)
-            metrics.QUEUE_OLDEST.set(self._queue.oldest)
 
     def dead(self) -> list[str]:
         """Why this process should be started anew; empty while it lives."""
-        reasons = []
+        reasons = self._heartbeats.late()
         if (late := self._clock() - self._beaten) > MOST_LAG_SECONDS:
             reasons.append(f"the event loop did not turn for {late:.0f} s")
         if self._active_since is not None:
@@ -67,4 +73,7 @@ class Health:
 
     def unready(self) -> list[str]:
         """What is still missing; empty when the process could act."""
-        return [f"{kind} objects were not listed yet" for kind in self._kinds if not self._cache.is_listed(kind)]
+        missing = [f"{kind} objects were not listed yet" for kind in self._kinds if not self._cache.is_listed(kind)]
+        if not missing and not self._is_able():
+            missing.append("the election Lease is not held, and could not be read lately")
+        return missing

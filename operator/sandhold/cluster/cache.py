@@ -82,6 +82,10 @@ class Cache:
         """Every known object of a kind."""
         return iter(list(self._objects[kind].values()))
 
+    def count(self, kind: str) -> int:
+        """How many objects of a kind are known."""
+        return len(self._objects[kind])
+
     def select(self, kind: str, index: str, value: str) -> tuple[KubeObject, ...]:
         """The objects that an index files under a value, in the order of their names."""
         places = sorted(self._found.get((kind, index, value), ()))

@@ -19,7 +19,10 @@ from sandhold.cluster.door import Door
 from sandhold.desired.plan import Reference
 from sandhold.desired.world import KubeObject
 from sandhold.errors import ConflictError, NotFoundError, SandholdError
+from sandhold.heartbeats import Heartbeats
 
+TURN_SECONDS = 60.0
+"""One look at the Lease ends by itself sooner than this, whatever the API server does."""
 _log = logging.getLogger(__name__)
 
 
@@ -30,9 +33,19 @@ class LeaseLostError(SandholdError):
 class Election:
     """One candidate. `acquire` waits, `hold` renews until it fails, `release` lets the next one in at once."""
 
-    def __init__(
-        self, door: Door, namespace: str, name: str, seconds: float, monotonic: Callable[[], float] = time.monotonic
+    def __init__(  # noqa: PLR0913 - who runs for what, by which clock, and who hears of it
+        self,
+        door: Door,
+        namespace: str,
+        name: str,
+        seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        heartbeats: Heartbeats | None = None,
     ) -> None:
+        self._beat = (heartbeats or Heartbeats(monotonic)).loop("election", seconds + TURN_SECONDS)
+        self._beat.rest()
+        self._looked: float | None = None
         self._door = door
         self._reference = Reference("coordination.k8s.io/v1", "Lease", namespace, names.ELECTION_LEASE)
         self._seconds = seconds
@@ -49,12 +62,19 @@ class Election:
         return self._held is not None and self._monotonic() - self._renewed < self._deadline
 
     @property
+    def is_able(self) -> bool:
+        """Whether this candidate holds the Lease, or read it lately and so could take it when it is free."""
+        looked = self._looked
+        return self.is_held or (looked is not None and self._monotonic() - looked < self._seconds + TURN_SECONDS)
+
+    @property
     def _deadline(self) -> float:
         return self._seconds * 2 / 3
 
     async def acquire(self) -> None:
         """Wait until this candidate holds the Lease."""
         while True:
+            self._beat()
             try:
                 if await self.try_acquire():
                     _log.info("the election Lease is ours", extra={"identity": self.identity})
@@ -70,6 +90,7 @@ class Election:
             lease = await self._door.get(self._reference)
         except NotFoundError:
             return await self._take(None, started)
+        self._looked = started
         if self._is_free(lease):
             return await self._take(lease, started)
         return False
@@ -77,6 +98,7 @@ class Election:
     async def hold(self) -> None:
         """Renew until cancelled; raises LeaseLostError when it is lost."""
         while True:
+            self._beat()
             await asyncio.sleep(self._seconds / 5)
             await self._renew_once()
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from sandhold.cluster import reports
 from sandhold.desired.world import Keeper, KeeperReport
 from sandhold.errors import SandholdError, UnavailableError
+from sandhold.heartbeats import Beat, Heartbeats
 from sandhold.mover import wire
 from sandhold.names import MOVER_TLS_NAME
 
@@ -63,7 +64,12 @@ class MoverLink:
     """The connection to the mover at one address. `run` dials until it is cancelled."""
 
     def __init__(
-        self, address: str, tls: Callable[[], ssl.SSLContext], listener: Listener, times: Times | None = None
+        self,
+        address: str,
+        tls: Callable[[], ssl.SSLContext],
+        listener: Listener,
+        times: Times | None = None,
+        heartbeats: Heartbeats | None = None,
     ) -> None:
         self.address = address
         self.synced = False
@@ -71,6 +77,7 @@ class MoverLink:
         self._tls = tls
         self._listener = listener
         self._times = times or Times()
+        self._heartbeats = heartbeats or Heartbeats()
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._last_id = 0
@@ -87,13 +94,23 @@ class MoverLink:
 
     async def run(self) -> None:
         """Dial, serve, and dial again with jittered back-off: a mover that is away is a normal event."""
+        # A turn is a dial or a look at the silence, each of which ends by itself sooner than this.
+        bound = self._times.connect + self._times.hang_up_after + self._times.last_retry + 30
+        beat = self._heartbeats.loop(f"movers {self.address}", bound)
+        try:
+            await self._run(beat)
+        finally:
+            self._heartbeats.end(beat)
+
+    async def _run(self, beat: Beat) -> None:
         loop, failures = asyncio.get_running_loop(), 0
         while True:
+            beat()
             started = loop.time()
             try:
                 async with asyncio.timeout(self._times.connect):
                     reader, writer = await self._dial()
-                await self._serve(reader, writer)
+                await self._serve(reader, writer, beat)
             except (OSError, SandholdError) as error:
                 level = logging.INFO if failures == 0 else logging.DEBUG
                 _log.log(level, "mover %s: not connected: %s", self.address, _words(error))
@@ -140,14 +157,14 @@ class MoverLink:
             host.strip("[]"), int(port), ssl=self._tls(), server_hostname=MOVER_TLS_NAME, limit=READ_BUFFER
         )
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, beat: Beat) -> None:
         """Until the connection ends, which raises, or until cancelled.
 
         Not a task group: one whose child fails while it is cancelled keeps the cancellation to itself.
         """
         self._writer = writer
         self._last_heard = self._last_sent = asyncio.get_running_loop().time()
-        tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._keep_alive(writer))]
+        tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._keep_alive(writer, beat))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -188,7 +205,7 @@ class MoverLink:
                 case _:
                     raise wire.FrameError("the mover sent a message of an unknown type")
 
-    async def _keep_alive(self, writer: asyncio.StreamWriter) -> None:
+    async def _keep_alive(self, writer: asyncio.StreamWriter, beat: Beat) -> None:
         """Ping when we have been silent, hang up when the mover has."""
         loop = asyncio.get_running_loop()
         while True:
@@ -199,6 +216,7 @@ class MoverLink:
                 async with asyncio.timeout(self._times.hang_up_after):
                     await self._send(writer, {"type": "ping"})
             due = min(self._last_heard + self._times.hang_up_after, self._last_sent + self._times.ping_after)
+            beat()
             await asyncio.sleep(max(due - loop.time(), 0.01))
 
     async def _send(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:

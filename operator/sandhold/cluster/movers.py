@@ -22,6 +22,7 @@ from sandhold.cluster.pace import Pace
 from sandhold.desired.plan import Fence
 from sandhold.desired.world import Keeper, SlotHistory, StoreTrouble, Unknown
 from sandhold.errors import UnavailableError
+from sandhold.heartbeats import Heartbeats
 
 _log = logging.getLogger(__name__)
 
@@ -30,13 +31,15 @@ MOST_SILENT = 10_000
 SILENT_SECONDS = 900.0
 """How long a keeper that fell silent is still shown with its last report."""
 QUESTION_SECONDS = 20.0
+MATCH_SECONDS = 60.0
+"""Links that are given up end well within this."""
 ORDER_SECONDS = 5.0
 
 
 class MoverConnections:
     """Implements `Movers`. `run` keeps the links up; `set_endpoints` says which there are to be."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a test sets, beside the certificates
         self,
         tls: Callable[[], ssl.SSLContext],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -44,7 +47,9 @@ class MoverConnections:
         times: Times | None = None,
         silent_seconds: float = SILENT_SECONDS,
         question_seconds: float = QUESTION_SECONDS,
+        heartbeats: Heartbeats | None = None,
     ) -> None:
+        self._heartbeats = heartbeats or Heartbeats()
         self._tls = tls
         self._clock = clock
         self._times = times or Times()
@@ -73,10 +78,13 @@ class MoverConnections:
     async def run(self) -> None:
         """Keep one link to each endpoint until cancelled; a defect in a link ends this too."""
         try:
+            beat = self._heartbeats.loop("movers", MATCH_SECONDS)
             async with asyncio.TaskGroup() as group:
                 while True:
+                    beat.rest()
                     await self._wanted_changed.wait()
                     self._wanted_changed.clear()
+                    beat()
                     await self._match_links(group)
         finally:
             self._links.clear()
@@ -96,7 +104,7 @@ class MoverConnections:
         if tasks:
             await asyncio.wait(tasks)
         for address in sorted(self._wanted - self._links.keys()):
-            link = MoverLink(address, self._tls, self, self._times)
+            link = MoverLink(address, self._tls, self, self._times, self._heartbeats)
             self._links[address] = (link, group.create_task(link.run(), name=f"mover {address}"))
 
     @property
@@ -105,6 +113,18 @@ class MoverConnections:
         return bool(self._wanted) and all(
             address in self._links and self._links[address][0].synced for address in self._wanted
         )
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """How many movers and keepers there are, by what they are like: for metrics."""
+        links = [link for link, _ in self._links.values()]
+        return {
+            "movers": {
+                "known": len(self._wanted),
+                "connected": sum(link.live for link in links),
+                "synced": sum(link.synced for link in links),
+            },
+            "keepers": {"connected": len(self._holders), "silent": len(self._silent)},
+        }
 
     def keepers(self) -> Mapping[str, Keeper]:
         """Every keeper that a connected mover reported, and those that fell silent lately."""

@@ -28,6 +28,7 @@ from sandhold.handlers.relist import Relister
 from sandhold.handlers.routing import Router
 from sandhold.handlers.sweeper import Sweeper
 from sandhold.handlers.workers import Workers
+from sandhold.heartbeats import Heartbeats
 from sandhold.reconcile import Reconciler
 from sandhold.settings import OperatorSettings
 from sandhold.workqueue import WorkQueue
@@ -52,6 +53,7 @@ class Parts:
     relister: Relister
     workers: Workers
     sweeper: Sweeper
+    heartbeats: Heartbeats
     kinds: tuple[WatchedKind, ...]
 
 
@@ -65,8 +67,10 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
     clock: Callable[[], datetime] = utc_now,
     monotonic: Callable[[], float] = time.monotonic,
     leads: Callable[[], bool] = lambda: True,
+    heartbeats: Heartbeats | None = None,
 ) -> Parts:
     """Put an operator together. It changes nothing while it does not lead. Keeper reports wake their sessions."""
+    heartbeats = heartbeats or Heartbeats(monotonic)
     cache, queue, memory = Cache(INDICES, monotonic, may_be_seen), WorkQueue(clock=monotonic), Memory()
     facts = InstallationFacts(door, cache, settings, backends, authority.certificate_pem.decode())
     observer = Observer(
@@ -87,8 +91,8 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
         observer=observer,
         reconciler=reconciler,
         router=router,
-        relister=Relister(door, cache, router, kinds, settings.resync_seconds),
-        workers=Workers(queue, reconciler, cache, recorder),
+        relister=Relister(door, cache, router, kinds, settings.resync_seconds, heartbeats=heartbeats),
+        workers=Workers(queue, reconciler, cache, recorder, heartbeats=heartbeats),
         sweeper=Sweeper(
             door=door,
             recorder=recorder,
@@ -98,5 +102,6 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
             clock=clock,
             monotonic=monotonic,
         ),
+        heartbeats=heartbeats,
         kinds=kinds,
     )

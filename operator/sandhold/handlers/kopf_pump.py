@@ -16,12 +16,16 @@ import kopf
 from kubernetes_asyncio.client import Configuration
 
 from sandhold.handlers.pump import EventSink, WatchedKind, WatchFailedError
+from sandhold.heartbeats import Heartbeats
 
 SERVER_SECONDS = 600
 SILENT_SECONDS = 70
 LOGIN_MINUTES = 10
 STOP_SECONDS = 3.0
 DRAIN_SECONDS = 0.5
+LOOK_SECONDS = 5.0
+WATCHERS_SECONDS = 90.0
+"""kopf finds the kinds before it watches them; a kind without a watcher for so long has none coming."""
 _KOPF_FOLDER = str(Path(kopf.__file__).parent)
 
 
@@ -33,7 +37,10 @@ class KopfPump:
         configuration: Configuration,
         kinds: Collection[WatchedKind],
         after_start: Callable[[], None] = lambda: None,
+        *,
+        heartbeats: Heartbeats | None = None,
     ) -> None:
+        self._heartbeats = heartbeats or Heartbeats()
         self._configuration = configuration
         self._kinds = kinds
         # kopf takes the signals of the process for itself when it starts; whoever embeds it takes them back here.
@@ -50,7 +57,7 @@ class KopfPump:
         )
         self._after_start()
         try:
-            done, _ = await asyncio.wait({*tasks, failure}, return_when=asyncio.FIRST_COMPLETED)
+            done = await self._watch_over({*tasks, failure})
         finally:
             await _stop(tasks)
             failure.cancel()
@@ -59,6 +66,16 @@ class KopfPump:
             if error is not None:
                 raise WatchFailedError(f"the watches ended: {type(error).__name__}: {error}") from error
         raise WatchFailedError("the watches ended without a word")
+
+    async def _watch_over(self, tasks: Collection[asyncio.Future[Any]]) -> set[asyncio.Future[Any]]:
+        """Wait for the end of any of kopf's tasks. It is a sign of life that there is a watcher for each kind."""
+        beat = self._heartbeats.loop("watches", WATCHERS_SECONDS)
+        done: set[asyncio.Future[Any]] = set()
+        while not done:
+            done, _ = await asyncio.wait(tasks, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if sum(task.get_name().startswith("watcher for ") for task in _kopfs_tasks()) >= len(self._kinds):
+                beat()
+        return done
 
     def _settings(self) -> kopf.OperatorSettings:
         settings = kopf.OperatorSettings()
@@ -128,9 +145,9 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> None:
     What they say on the way out is of no use. A watcher that fails leaves its siblings running, known to nobody but by
     whose code they run. They go first: one that outlives its helpers or the shared session begins anew.
     """
-    await _cancel([task for task in asyncio.all_tasks() if _is_kopfs(task) and task.get_name().startswith("watcher")])
+    await _cancel([task for task in _kopfs_tasks() if task.get_name().startswith("watcher")])
     await _cancel(tasks)
-    await _cancel([task for task in asyncio.all_tasks() if _is_kopfs(task)])
+    await _cancel(_kopfs_tasks())
 
 
 async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
@@ -142,6 +159,10 @@ async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in done:
         with contextlib.suppress(asyncio.CancelledError):
             task.exception()
+
+
+def _kopfs_tasks() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if _is_kopfs(task)]
 
 
 def _is_kopfs(task: asyncio.Task[Any]) -> bool:

@@ -14,6 +14,7 @@ from sandhold.cluster.movers import MoverConnections
 from sandhold.cluster.pki import ensure_mover_tls
 from sandhold.errors import SandholdError
 from sandhold.handlers.assembly import Parts, utc_now
+from sandhold.handlers.gauges import Gauges
 from sandhold.handlers.pump import EventPump
 from sandhold.handlers.question_door import question_door
 from sandhold.handlers.questions import Questions
@@ -26,6 +27,8 @@ FACTS_SECONDS = 30.0
 MOVERS_SECONDS = 10.0
 RELEASE_SECONDS = 2.0
 RENEWAL_SECONDS = 3600.0
+ENDING_SECONDS = 180.0
+"""Whatever a loop does between two waits ends by itself sooner than this: its requests have their own limits."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +47,7 @@ class Operator:
         authority: Authority,
         election: Election,
     ) -> None:
+        self._heartbeats = parts.heartbeats
         self._door = door
         self._movers = movers
         self._parts = parts
@@ -53,7 +57,21 @@ class Operator:
         self._authority = authority
         self._election = election
         kinds = [kind.resource.kind for kind in parts.kinds]
-        self._health = Health(parts.cache, parts.queue, kinds, settings.resync_seconds)
+        self._health = Health(
+            cache=parts.cache,
+            queue=parts.queue,
+            heartbeats=parts.heartbeats,
+            kinds=kinds,
+            list_seconds=settings.resync_seconds,
+            is_able=lambda: election.is_able,
+        )
+        self._gauges = Gauges(
+            cache=parts.cache,
+            queue=parts.queue,
+            connections=movers,
+            heartbeats=parts.heartbeats,
+            silences=parts.relister.silences,
+        )
         self._facts: tuple[object, object] | None = None
         self._questions = Questions(parts, door, settings.namespace, leads=lambda: election.is_held)
         parts.router.on_addresses = self.compare_facts
@@ -63,7 +81,7 @@ class Operator:
         settings = self._settings
         try:
             async with (
-                serving(self._health, settings.health_port, settings.metrics_port),
+                serving(self._health, self._gauges.refresh, settings.health_port, settings.metrics_port),
                 question_door(settings.questions_socket, self._questions.answer),
                 asyncio.TaskGroup() as group,
             ):
@@ -104,7 +122,8 @@ class Operator:
                 await self._wait_for_movers()
                 self._health.activate()
                 group.create_task(self._parts.workers.run(self._settings.workers), name="workers")
-                group.create_task(self._parts.sweeper.run(), name="sweep")
+                sweeping = self._heartbeats.loop("sweep", ENDING_SECONDS)
+                group.create_task(self._parts.sweeper.run(sweeping), name="sweep")
         finally:
             metrics.LEADER.set(0)
             with suppress(TimeoutError):
@@ -119,30 +138,40 @@ class Operator:
 
     async def _renew_mover_tls(self) -> None:
         """Have a mover certificate, and make it anew in time."""
+        beat = self._heartbeats.loop("certificate", ENDING_SECONDS)
         while True:
+            beat(ENDING_SECONDS)
             try:
                 await ensure_mover_tls(self._door, self._settings.namespace, self._authority, utc_now())
                 delay = RENEWAL_SECONDS
             except SandholdError as error:
                 _log.error("the movers' certificate could not be ensured", extra={"error": str(error)})
                 delay = FACTS_SECONDS
+            beat(delay + ENDING_SECONDS)
             await asyncio.sleep(delay)
 
     async def _follow_facts(self) -> None:
+        beat = self._heartbeats.loop("facts", FACTS_SECONDS + ENDING_SECONDS)
         while True:
+            beat()
             await asyncio.sleep(FACTS_SECONDS)
             await self._parts.facts.refresh()
             self.compare_facts()
 
     async def _follow_backends(self) -> None:
         said: object = ()
+        beat = self._heartbeats.loop("backends", RELOAD_SECONDS + ENDING_SECONDS)
+        metrics.BACKENDS_LOADED.set_to_current_time()
         while True:
+            beat()
             await asyncio.sleep(RELOAD_SECONDS)
             reload = await asyncio.to_thread(self._backends.reload)
             if reload.problems and reload.problems != said:
                 problems = "; ".join(str(problem) for problem in reload.problems)
                 _log.error("the new backends file is not in force", extra={"problems": problems})
             said = reload.problems
+            metrics.BACKENDS_STALE.set(bool(reload.problems))
             if reload.changed:
+                metrics.BACKENDS_LOADED.set_to_current_time()
                 _log.info("the new backends file is in force")
                 self._parts.router.wake_all()

@@ -29,6 +29,7 @@ from sandhold.handlers.assembly import assemble, utc_now
 from sandhold.handlers.kopf_pump import KopfPump
 from sandhold.handlers.loops import Operator
 from sandhold.handlers.pump import WatchFailedError
+from sandhold.heartbeats import Heartbeats
 from sandhold.settings import OperatorSettings
 
 STOP_SECONDS = 5.0
@@ -99,8 +100,9 @@ async def operate(settings: OperatorSettings, stopping: asyncio.Event) -> None:
             authority = await ensure_authority(door, settings.namespace, utc_now())
         except UnavailableError as error:
             raise StartError(str(error)) from error
-        movers = MoverConnections(OperatorTls(authority, utc_now))
-        election = Election(door, settings.namespace, settings.pod_name, settings.lease_seconds)
+        heartbeats = Heartbeats()
+        movers = MoverConnections(OperatorTls(authority, utc_now), heartbeats=heartbeats)
+        election = Election(door, settings.namespace, settings.pod_name, settings.lease_seconds, heartbeats=heartbeats)
         parts = assemble(
             door=door,
             movers=movers,
@@ -108,8 +110,9 @@ async def operate(settings: OperatorSettings, stopping: asyncio.Event) -> None:
             backends=backends.current,
             authority=authority,
             leads=lambda: election.is_held,
+            heartbeats=heartbeats,
         )
-        pump = KopfPump(configuration, parts.kinds, after_start=lambda: take_signals(stopping))
+        pump = KopfPump(configuration, parts.kinds, after_start=lambda: take_signals(stopping), heartbeats=heartbeats)
         operator = Operator(
             door=door,
             movers=movers,

@@ -7,7 +7,8 @@ them, mean a watch that only looks alive: `WatchFailedError`, and the process st
 import asyncio
 import logging
 import random
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 
 from sandhold import metrics
 from sandhold.cluster.cache import Cache
@@ -15,18 +16,33 @@ from sandhold.cluster.door import Door
 from sandhold.errors import SandholdError
 from sandhold.handlers.pump import WatchedKind, WatchFailedError
 from sandhold.handlers.routing import Router
+from sandhold.heartbeats import Heartbeats
 
 FIRST_RETRY_SECONDS = 2.0
 AFTER_START_SECONDS = 3.0
 AFTER_LIBRARY_LIST_SECONDS = 1.0
 PROOF_SECONDS = 30.0
+LIST_SECONDS = 180.0
+"""One list, of many pages, ends by itself sooner than this."""
 _log = logging.getLogger(__name__)
 
 
 class Relister:
     """Takes the lists of every watched kind."""
 
-    def __init__(self, door: Door, cache: Cache, router: Router, kinds: Collection[WatchedKind], every: float) -> None:
+    def __init__(  # noqa: PLR0913 - what is listed, how often, and who hears of it
+        self,
+        door: Door,
+        cache: Cache,
+        router: Router,
+        kinds: Collection[WatchedKind],
+        every: float,
+        *,
+        heartbeats: Heartbeats | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._heartbeats = heartbeats or Heartbeats(clock)
+        self._clock = clock
         self._door = door
         self._cache = cache
         self._router = router
@@ -34,6 +50,7 @@ class Relister:
         self._every = every
         self._asked: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in self._kinds}
         self._events: dict[str, int] = dict.fromkeys(self._kinds, 0)
+        self._heard: dict[str, float] = dict.fromkeys(self._kinds, clock())
         self._suspected: dict[str, int] = {}
         router.on_relisted = self.ask
         router.on_event = self.heard
@@ -55,12 +72,24 @@ class Relister:
     def heard(self, kind: str) -> None:
         """A watch of that kind delivered something."""
         self._events[kind] += 1
+        self._heard[kind] = self._clock()
+
+    def silences(self) -> Mapping[str, float]:
+        """For how long each watch has delivered nothing."""
+        now = self._clock()
+        return {kind: now - heard for kind, heard in self._heard.items()}
 
     async def list_once(self, kind: str) -> int:
         """List a kind, and say how much differed; the cache has told the router of it."""
         watched = self._kinds[kind]
-        items, version = await self._door.list(watched.resource.api_version, kind, None, watched.selector)
-        return len(self._cache.replace_all(kind, items, version))
+        try:
+            items, version = await self._door.list(watched.resource.api_version, kind, None, watched.selector)
+        except SandholdError:
+            metrics.RELISTS.labels(kind, "failed").inc()
+            raise
+        differences = len(self._cache.replace_all(kind, items, version))
+        metrics.RELISTS.labels(kind, "differed" if differences else "same").inc()
+        return differences
 
     async def _sync_kind(self, kind: str) -> None:
         while True:
@@ -75,7 +104,9 @@ class Relister:
     async def _run_kind(self, kind: str) -> None:
         # The library's first list and ours are not the same moment: what vanished between them is found here.
         delay = AFTER_START_SECONDS
+        beat = self._heartbeats.loop(f"lists {kind}", LIST_SECONDS)
         while True:
+            beat(delay + LIST_SECONDS)
             try:
                 await asyncio.wait_for(self._asked[kind].wait(), delay)
                 await asyncio.sleep(AFTER_LIBRARY_LIST_SECONDS)

@@ -10,13 +10,15 @@ from sandhold.probes import Health
 
 
 @asynccontextmanager
-async def serving(health: Health, health_port: int, metrics_port: int) -> AsyncIterator[None]:
-    """Serve the probes and the metrics for as long as the context lasts."""
+async def serving(
+    health: Health, refresh: Callable[[], None], health_port: int, metrics_port: int
+) -> AsyncIterator[None]:
+    """Serve the probes and the metrics for as long as the context lasts; `refresh` runs before each answer."""
     probes = web.Application()
     probes.router.add_get("/livez", _answering(health.dead))
     probes.router.add_get("/readyz", _answering(health.unready))
     measured = web.Application()
-    measured.router.add_get("/metrics", _metrics)
+    measured.router.add_get("/metrics", _measuring(refresh))
     runners = [web.AppRunner(app, access_log=None) for app in (probes, measured)]
     try:
         for runner, port in zip(runners, (health_port, metrics_port), strict=True):
@@ -36,5 +38,9 @@ def _answering(problems: Callable[[], list[str]]) -> Callable[[web.Request], Awa
     return answer
 
 
-async def _metrics(_: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+def _measuring(refresh: Callable[[], None]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        refresh()
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return answer

@@ -5,11 +5,14 @@ other, so that one odd object cannot stop the rest.
 """
 
 import asyncio
+import itertools
 import logging
+import secrets
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
-from sandhold import metrics
+from sandhold import logs, metrics
 from sandhold.cluster.cache import Cache
 from sandhold.cluster.memory import Recent
 from sandhold.cluster.recorder import Recorder
@@ -22,10 +25,13 @@ from sandhold.errors import (
     SandholdError,
     UnavailableError,
 )
+from sandhold.heartbeats import Beat, Heartbeats
 from sandhold.reconcile import Reconciler
 from sandhold.workqueue import Key, WorkQueue
 
 PASS_SECONDS = 120.0
+ENDING_SECONDS = 60.0
+"""A pass whose time is over is ended within this, or its worker counts as hung."""
 PERSON_SECONDS = 5.0
 """What needs a person or a right is not tried more often than this."""
 MOST_IN_A_ROW = 25
@@ -35,7 +41,18 @@ _log = logging.getLogger(__name__)
 class Workers:
     """A fixed number of them, on one queue."""
 
-    def __init__(self, queue: WorkQueue, reconciler: Reconciler, cache: Cache, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        queue: WorkQueue,
+        reconciler: Reconciler,
+        cache: Cache,
+        recorder: Recorder,
+        *,
+        heartbeats: Heartbeats | None = None,
+    ) -> None:
+        self._heartbeats = heartbeats or Heartbeats()
+        self._boot = secrets.token_hex(3)
+        self._passes = itertools.count(1)
         self._queue = queue
         self._reconciler = reconciler
         self._cache = cache
@@ -46,22 +63,36 @@ class Workers:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(count):
-                group.create_task(self._work(), name=f"worker {number}")
+                beat = self._heartbeats.loop(f"workers {number}", PASS_SECONDS + ENDING_SECONDS)
+                group.create_task(self._work(beat), name=f"worker {number}")
 
-    async def _work(self) -> None:
+    async def _work(self, beat: Beat) -> None:
         while True:
-            await self.work_once()
+            beat.rest()
+            await self.work_once(beat)
 
-    async def work_once(self) -> Key:
-        """Take the next key and make one pass over it."""
+    async def work_once(self, taken: Callable[[], None] = lambda: None) -> Key:
+        """Take the next key and make one pass over it; everything logged meanwhile says which pass, over what."""
         key = await self._queue.get()
+        taken()
         started, outcome = time.monotonic(), "cancelled"
         try:
-            outcome = await self._pass(key)
+            with logs.about(**self._about(key)):
+                outcome = await self._pass(key)
         finally:
             self._queue.done(key)
             metrics.RECONCILE_SECONDS.labels(key.kind, outcome).observe(time.monotonic() - started)
         return key
+
+    def _about(self, key: Key) -> dict[str, object]:
+        subject = self._cache.get(key.kind, key.namespace, key.name)
+        return {
+            "kind": key.kind,
+            "namespace": key.namespace,
+            "name": key.name,
+            "uid": subject["metadata"].get("uid") if subject is not None else None,
+            "pass": f"{self._boot}-{next(self._passes)}",
+        }
 
     async def _pass(self, key: Key) -> str:
         """One pass; says in a word what became of it."""
@@ -107,9 +138,6 @@ class Workers:
             level,
             "pass failed",
             extra={
-                "kind": key.kind,
-                "namespace": key.namespace,
-                "object": key.name,
                 "outcome": what,
                 "error": str(error),
                 "retry_in": round(delay, 2),
