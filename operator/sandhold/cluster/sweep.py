@@ -42,12 +42,12 @@ async def survey(door: Door, installation_id: str, *, most_reads: int = MOST_REA
     if not installation_id:
         raise InvalidError("a sweep needs the installation id of the objects that it looks for")
     sightings, unread = await _sightings(door, selector_of(installation_id))
-    asked = {each: owner for each in sightings if (owner := owner_to_ask(installation_id, each)) is not None}
-    there = await _owners_there(door, {owner.kind for owner in asked.values()})
-    owners: dict[Owner, Observed[str]] = {each: Present(each.uid) for each in set(asked.values()) if each in there}
-    missing = (owner for owner in asked.values() if owner not in owners)
+    asked = [(each, owner) for each in sightings if (owner := owner_to_ask(installation_id, each)) is not None]
+    there = await _owners_there(door, {owner.kind for _, owner in asked})
+    owners: dict[Owner, Observed[str]] = {owner: Present(owner.uid) for _, owner in asked if owner in there}
+    missing = (owner for _, owner in asked if owner not in owners)
     owners |= await _ask(missing, lambda owner: _read_owner(door, owner), most_reads)
-    lost = [sighting for sighting, owner in asked.items() if owners[owner] != Present(owner.uid)]
+    lost = [sighting for sighting, owner in asked if owners[owner] != Present(owner.uid)]
     places = (each.reference.namespace for each in lost)
     walls = (found for each in lost if (found := walls_of(each)) is not None)
     return Survey(
