@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ class MoverProcess:
     def __init__(self, folder: Path, installation: Installation, reviews: TokenReviewServer) -> None:
         self.installation = installation
         self.reviews = reviews
-        self.keeper_port, self.operator_port, self.canary_port, self.health_port = (free_port() for _ in range(4))
+        self.keeper_port, self.operator_port, self.canary_port = (free_port() for _ in range(3))
+        self.health_port, self.metrics_port = free_port(), free_port()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder / "log"
@@ -128,6 +130,7 @@ class MoverProcess:
             "SANDHOLD_OPERATOR_PORT": str(self.operator_port),
             "SANDHOLD_CANARY_PORT": str(self.canary_port),
             "SANDHOLD_HEALTH_PORT": str(self.health_port),
+            "SANDHOLD_METRICS_PORT": str(self.metrics_port),
             "SANDHOLD_LOG_LEVEL": "DEBUG",
         }
         with self._log.open("ab") as log:
@@ -147,6 +150,22 @@ class MoverProcess:
                 return int(connection.recv(64).split(b" ")[1])
         except (OSError, IndexError):
             return 0
+
+    def metrics(self) -> str:
+        """What a scraper gets."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of one series; 0 where it was never touched."""
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        for line in self.metrics().splitlines():
+            series, _, value = line.rpartition(" ")
+            found, _, rest = series.partition("{")
+            if found == name and set(filter(None, rest.rstrip("}").split(","))) == wanted:
+                return float(value)
+        return 0.0
 
     def log(self) -> str:
         """What it has logged."""

@@ -45,6 +45,21 @@ class Admission:
         self._arrivals = Rates(arrivals, arrivals, self.clock)
         self._failures = Rates(self.limits.failures_per_second, self.limits.failures_at_once, self.clock)
 
+    @property
+    def unproven(self) -> int:
+        """Connections that have not proved themselves, and whose token is not being reviewed."""
+        return len(self._unproven)
+
+    @property
+    def in_review(self) -> int:
+        """Connections whose token is being reviewed."""
+        return self._reviews.total()
+
+    @property
+    def proven(self) -> int:
+        """Connections of keepers that have proved themselves."""
+        return self._proven.total()
+
     def enter(self, address: str, displace: Callable[[], None]) -> Ticket:
         """Let a new connection in; it may cost an older unproven one its place."""
         if not self._arrivals.take(address):

@@ -1,7 +1,8 @@
 """Receiving one archive: a layer and its records come from a keeper, and a manifest exists at the end, or nothing does.
 
-Order is everything here: the layer is stored, then verified, then the manifest is written, then read back, and only
-then the keeper hears `stored`. Memory is bounded by the layer's parts, disk by the draft of the manifest.
+Order is everything here: the layer is stored, then verified, then the manifest is written, under the next free number
+of its epoch, then read back, and only then the keeper hears `stored`. Memory is bounded by the layer's parts, disk by
+the draft of the manifest.
 
 Which verification, and why. By default the SHA-256 that the server checked each part against on arrival: it covers the
 way there and what the server keeps the object under, at no further traffic. Where the server shows none, or the store
@@ -12,6 +13,7 @@ import asyncio
 import hashlib
 from contextlib import closing
 
+from sandhold.mover import metrics
 from sandhold.mover.grant import Grant
 from sandhold.mover.layer import LayerUpload, layer_ceiling
 from sandhold.mover.line import Line
@@ -20,12 +22,13 @@ from sandhold.mover.outcome import ProducerError
 from sandhold.mover.stores import OpenStore
 from sandhold.mover.threads import Threads
 from sandhold.mover.wire import FrameError, Kind
-from sandhold.snapshots.catalogue import StaleGenerationError, Summary
+from sandhold.snapshots.catalogue import StaleGenerationError
 from sandhold.snapshots.draft import ManifestDraft
 from sandhold.snapshots.manifest import Generation, Layer
 from sandhold.snapshots.records import RecordChecker
 from sandhold.snapshots.stores.protocol import ObjectMissingError, StoredObject, StoreUnavailableError
 from sandhold.snapshots.stores.settings import Verify
+from sandhold.snapshots.summary import Summary
 
 _READ = 1024 * 1024
 _RECORDS_AT_ONCE = 64 * 1024
@@ -68,6 +71,7 @@ class ArchiveReceiver:
                 return
             if frame.kind is not Kind.DATA:
                 raise FrameError("a message came within a layer")
+            metrics.BYTES.labels("in").inc(len(frame.payload))
             await self._layer.feed(frame.payload)
 
     async def _take_records(self, draft: ManifestDraft) -> None:

@@ -11,10 +11,12 @@ import ssl
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from enum import StrEnum
 from typing import Any
 
 from sandhold.errors import ForbiddenError, SandholdError, UnavailableError
-from sandhold.mover import wire
+from sandhold.logs import about
+from sandhold.mover import metrics, wire
 from sandhold.mover.admission import Admission, RefusedError, Ticket
 from sandhold.mover.door import Tasks, secure
 from sandhold.mover.grant import Grant, GrantError, Verb, verify_grant
@@ -32,6 +34,31 @@ _SHORTEST_BETWEEN_REPORTS = 0.01
 _log = logging.getLogger(__name__)
 
 
+class Refusal(StrEnum):
+    """Why a connection came to nothing: the codes of `refused`, and what is hung up on without a word."""
+
+    TOKEN_REFUSED = "token_refused"  # noqa: S105 - a code, no secret
+    REVIEW_UNAVAILABLE = "review_unavailable"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
+    GRANT_REFUSED = "grant_refused"
+    TOO_FAST = "too_fast"
+    DISPLACED = "displaced"
+    TIMED_OUT = "timed_out"
+    NO_TLS = "no_tls"
+    NO_HELLO = "no_hello"
+    HUNG_UP = "hung_up"
+
+
+_WORDLESS: tuple[tuple[type[Exception], Refusal], ...] = (
+    (TimeoutError, Refusal.TIMED_OUT),
+    (ssl.SSLError, Refusal.NO_TLS),
+    (FrameError, Refusal.NO_HELLO),
+    (PeerGoneError, Refusal.HUNG_UP),
+    (OSError, Refusal.HUNG_UP),
+)
+"""The first that fits. Other errors were told to the peer, and counted when they were."""
+
+
 class KeeperDoor:
     """All connections to the keepers' port."""
 
@@ -47,6 +74,9 @@ class KeeperDoor:
         self.proving = Tasks()
         self.control = Tasks()
         self.transferring = Tasks()
+        metrics.CONNECTIONS.labels("unproven").set_function(lambda: self._admission.unproven)
+        metrics.CONNECTIONS.labels("review").set_function(lambda: self._admission.in_review)
+        metrics.CONNECTIONS.labels("proven").set_function(lambda: self._admission.proven)
 
     def accepted(self, connection: socket.socket, address: str) -> None:
         """A new connection."""
@@ -54,11 +84,13 @@ class KeeperDoor:
 
         def displace() -> None:
             if task is not None:
+                _count(Refusal.DISPLACED)
                 task.cancel()
 
         try:
             ticket = self._admission.enter(address, displace)
         except RefusedError as error:
+            _count(Refusal.TOO_FAST)
             _log.debug("%s: %s", address, error)
             connection.close()
             return
@@ -75,6 +107,10 @@ class KeeperDoor:
             self._welcome(line, hello, identity, ticket)
             line = None
         except (TimeoutError, ssl.SSLError, OSError, SandholdError, RefusedError) as error:
+            for kind, refusal in _WORDLESS:
+                if isinstance(error, kind):
+                    _count(refusal)
+                    break
             _log.debug("%s: not proven: %s", ticket.address, error)
         finally:
             if ticket.pod_uid is None:
@@ -91,29 +127,32 @@ class KeeperDoor:
         except ProofError as error:
             if self._admission.fail(ticket):
                 _log.warning("a token from %s was refused: %s", ticket.address, error)
-            await self._refuse(line, "token_refused", str(error))
+            await self._refuse(line, Refusal.TOKEN_REFUSED, str(error))
             raise
         except (ForbiddenError, UnavailableError) as error:
             _log.error("tokens cannot be reviewed: %s", error)
-            await self._refuse(line, "review_unavailable", str(error))
+            await self._refuse(line, Refusal.REVIEW_UNAVAILABLE, str(error))
             raise
         except RefusedError as error:
-            await self._refuse(line, "too_many_connections", str(error))
+            await self._refuse(line, Refusal.TOO_MANY_CONNECTIONS, str(error))
             raise
         return identity
 
     def _welcome(self, line: Line, hello: Hello, identity: Identity, ticket: Ticket) -> None:
         if hello.purpose is Purpose.CONTROL:
-            self.control.start(self._proven(line, ticket, self._control(line, identity)))
+            tasks, work = self.control, self._control(line, identity)
         else:
-            self.transferring.start(self._proven(line, ticket, self._transfer(line, hello, identity)))
+            tasks, work = self.transferring, self._transfer(line, hello, identity)
+        # Whatever is logged from here on, in tasks and threads too, says which pod it is about.
+        with about(kind="Pod", namespace=identity.namespace, name=identity.pod_name, uid=identity.pod_uid):
+            tasks.start(self._proven(line, ticket, work))
 
     async def _proven(self, line: Line, ticket: Ticket, work: Coroutine[Any, Any, None]) -> None:
         """The rest of a proven connection's life."""
         try:
             await work
         except (PeerGoneError, FrameError) as error:
-            _log.info("pod %s: connection ended: %s", ticket.pod_uid, error)
+            _log.info("the connection ended: %s", error)
         finally:
             self._admission.leave(ticket)
             line.close()
@@ -140,8 +179,8 @@ class KeeperDoor:
         try:
             grant = self._check_grant(hello, identity)
         except GrantError as error:
-            _log.warning("pod %s: grant refused: %s", identity.pod_uid, error)
-            await self._refuse(line, "grant_refused", str(error))
+            _log.warning("a grant was refused: %s", error)
+            await self._refuse(line, Refusal.GRANT_REFUSED, str(error))
             return
         await line.say({"type": "welcome", "version": wire.PROTOCOL_VERSION, "podUid": identity.pod_uid})
         await self._transfers.run(line, grant)
@@ -150,6 +189,11 @@ class KeeperDoor:
         verb = Verb.ARCHIVE if hello.purpose is Purpose.ARCHIVE else Verb.RESTORE
         return verify_grant(hello.grant, self._tls.grant_keys(), verb=verb, pod_uid=identity.pod_uid, now=time.time())
 
-    async def _refuse(self, line: Line, code: str, message: str) -> None:
+    async def _refuse(self, line: Line, code: Refusal, message: str) -> None:
+        _count(code)
         with suppress(PeerGoneError):
-            await line.say({"type": "refused", "code": code, "message": message}, self._limits.linger_seconds)
+            await line.say({"type": "refused", "code": code.value, "message": message}, self._limits.linger_seconds)
+
+
+def _count(reason: Refusal) -> None:
+    metrics.REFUSED_HELLOS.labels(reason.value).inc()

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from sandhold.errors import NotFoundError
+from sandhold.mover import metrics
 from sandhold.mover.identity import Identity
 from sandhold.mover.line import Line
 from sandhold.mover.wire import Message, PeerGoneError
@@ -89,13 +90,14 @@ class Keepers:
     def __init__(self) -> None:
         self._here: dict[str, Keeper] = {}
         self._subscriptions: set[Subscription] = set()
+        metrics.KEEPERS.set_function(lambda: len(self._here))
 
     def attach(self, keeper: Keeper) -> None:
         """A keeper is connected; its earlier connection, if there is one, is dead or about to be."""
         earlier = self._here.get(keeper.identity.pod_uid)
         self._here[keeper.identity.pod_uid] = keeper
         if earlier is not None:
-            _log.info("pod %s connected anew; its earlier connection ends", keeper.identity.pod_uid)
+            _log.info("the keeper connected anew; its earlier connection ends")
             earlier.line.abort()
         self._tell(keeper.state())
 
@@ -137,10 +139,6 @@ class Keepers:
     def lines_silent_since(self, moment: float) -> list[Line]:
         """Connections that we have sent nothing on since then."""
         return [keeper.line for keeper in self._here.values() if keeper.line.last_sent <= moment]
-
-    def count(self) -> int:
-        """How many are here."""
-        return len(self._here)
 
     def _tell(self, state: KeeperState) -> None:
         for subscription in self._subscriptions:

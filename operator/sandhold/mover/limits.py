@@ -33,6 +33,10 @@ class Limits:
     turn_seconds: float = 300
     """An archive waits that long for its turn, and tells its keeper so."""
     restore_turn_seconds: float = 30
+    prunings: int = 4
+    """Slots in which superfluous checkpoints are looked for at once; more wait."""
+    prunings_waiting: int = 256
+    """Slots that wait for that; more are left for their next checkpoint."""
     wait_every_seconds: float = 5
     seconds_for_any_transfer: float = 600
     bytes_a_second: int = 1024 * 1024

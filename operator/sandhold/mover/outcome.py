@@ -22,6 +22,14 @@ class InvalidSnapshotError(SandholdError):
     """What the store has is not what the manifest says."""
 
 
+class LayerGoneError(InvalidSnapshotError):
+    """The store has the manifest and not the layer that it names."""
+
+
+class SupersededError(SandholdError):
+    """What was to be restored was pruned for something newer: look again at what is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A failure, as the wire tells it."""
@@ -39,6 +47,7 @@ class Outcome:
 _MEANINGS: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((KeeperAbsentError,), "keeper_absent", True),
     ((GrantError,), "grant_refused", False),
+    ((SupersededError,), "snapshot_store_unavailable", True),
     ((InvalidSnapshotError, ManifestError), "invalid_snapshot", False),
     ((ManifestMissingError,), "manifest_missing", False),
     ((StaleGenerationError,), "stale_generation", False),

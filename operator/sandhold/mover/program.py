@@ -5,6 +5,7 @@ transfers go on for a bounded time. What is cut off then leaves nothing visible,
 """
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -14,10 +15,11 @@ import time
 import uvloop
 from pydantic import ValidationError
 
+from sandhold import logs
 from sandhold.errors import SandholdError
 from sandhold.mover import wire
 from sandhold.mover.door import Tasks, accept_forever, listen
-from sandhold.mover.health import HealthDoor, close_at_once
+from sandhold.mover.health import PageDoor, close_at_once, health_pages, metrics_pages
 from sandhold.mover.identity import TokenReviewer
 from sandhold.mover.keeper_door import KeeperDoor
 from sandhold.mover.keepers import Keepers
@@ -58,9 +60,19 @@ class Mover:
         self._is_ready = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until told to stop."""
+        """Serve until told to stop; probes and metrics to the very end."""
         settings = self._settings
-        health = await HealthDoor(lambda: self._is_ready).start(settings.listen_address, settings.health_port)
+        async with contextlib.AsyncExitStack() as pages:
+            for port, of in (
+                (settings.health_port, health_pages(lambda: self._is_ready)),
+                (settings.metrics_port, metrics_pages()),
+            ):
+                server = await PageDoor(of).start(settings.listen_address, port)
+                pages.callback(server.close)
+            await self._serve(stop)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        settings = self._settings
         ports = (
             (settings.keeper_port, self._keeper_door.accepted),
             (settings.operator_port, self._operator_door.accepted),
@@ -76,7 +88,6 @@ class Mover:
         told = self._tasks.start(_wait_for(stop))
         done, _ = await asyncio.wait([told, *endless], return_when=asyncio.FIRST_COMPLETED)
         await self._end(listening)
-        health.close()
         for task in done - {told}:
             # What never ends has ended: a new process is the remedy.
             task.result()
@@ -122,17 +133,11 @@ async def serve(settings: MoverSettings) -> None:
     await Mover(settings, Limits()).run(stop)
 
 
-def start_logging(level: str) -> None:
-    """Log our own words to stderr. Libraries are kept to warnings: at DEBUG they log headers with credentials."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("sandhold").setLevel(level.upper())
-
-
 def main() -> None:
     """The console entry point: 0 after an orderly end, 2 with one sentence for a wrong configuration."""
     try:
         settings = MoverSettings()
-        start_logging(settings.log_level)
+        logs.configure(settings.log_level, settings.log_format)
         uvloop.run(serve(settings))
     except (SandholdError, ValidationError, ValueError, OSError) as error:
         sys.stderr.write(f"sandhold-mover: {error}\n")

@@ -7,8 +7,9 @@ from sandhold.mover.messages import FenceRequest, HeadRequest, OrderRequest, par
 from sandhold.mover.stores import Stores
 from sandhold.mover.threads import Threads
 from sandhold.mover.wire import FrameError, Message
-from sandhold.snapshots.catalogue import Catalogue, Summary
+from sandhold.snapshots.catalogue import Catalogue
 from sandhold.snapshots.manifest import Generation
+from sandhold.snapshots.summary import Summary
 
 _Answer = Callable[[Message], Awaitable[Message]]
 

@@ -9,12 +9,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from sandhold.mover import metrics
 from sandhold.mover.grant import Grant
 from sandhold.mover.line import Line
-from sandhold.mover.outcome import InvalidSnapshotError
+from sandhold.mover.outcome import InvalidSnapshotError, LayerGoneError, SupersededError
 from sandhold.mover.stores import OpenStore
 from sandhold.mover.threads import Threads
 from sandhold.mover.wire import LIMIT_DATA
+from sandhold.snapshots.catalogue import ManifestMissingError
 from sandhold.snapshots.draft import LoadedManifest
 from sandhold.snapshots.manifest import Generation, Kind, Layer
 from sandhold.snapshots.stores.protocol import ObjectContent, ObjectMissingError
@@ -33,11 +35,22 @@ class ArchiveSender:
 
     async def send(self) -> int:
         """Send it all; returns how many bytes of files it holds."""
-        source = self.grant.source
-        if source is None:
+        if self.grant.source is None:
             raise InvalidSnapshotError("the grant names no source")
-        catalogue = self.store.catalogue(self.grant.slot)
-        loaded = await self.threads.run(catalogue.load, Generation(source.epoch, source.sequence))
+        source = Generation(self.grant.source.epoch, self.grant.source.sequence)
+        try:
+            return await self._send(source)
+        except (ManifestMissingError, LayerGoneError) as error:
+            # A pod of the source's epoch that goes on, against all odds, may have pruned it meanwhile.
+            later = (await self.threads.run(self.store.catalogue(self.grant.slot).listed)).successor(source)
+            if later is None:
+                raise
+            raise SupersededError(
+                f"{error}; {later} is newer, and what a restore gets when it is asked for anew"
+            ) from error
+
+    async def _send(self, source: Generation) -> int:
+        loaded = await self.threads.run(self.store.catalogue(self.grant.slot).load, source)
         with closing(loaded):
             if loaded.header.kind is not Kind.ARCHIVE:
                 raise InvalidSnapshotError("the grant's source is a fence, which has no content")
@@ -64,7 +77,7 @@ class ArchiveSender:
         try:
             content = await self.threads.run(self.store.objects.read, key)
         except ObjectMissingError as error:
-            raise InvalidSnapshotError(f"store {self.grant.store}: the layer {key} is gone") from error
+            raise LayerGoneError(f"store {self.grant.store}: the layer {key} is gone") from error
         try:
             if content.size != layer.stored_bytes:
                 raise InvalidSnapshotError(
@@ -84,6 +97,7 @@ class ArchiveSender:
             return chunk
 
         while chunk := await self.threads.run(read):
+            metrics.BYTES.labels("out").inc(len(chunk))
             await self.line.send(chunk)
         if digest.hexdigest() != layer.sha256:
             raise InvalidSnapshotError(f"store {self.grant.store}: the layer {key} was altered: another SHA-256")

@@ -12,14 +12,17 @@ from typing import Any
 
 from sandhold.backends.load import BackendsInForce, find_backends
 from sandhold.errors import InvalidError
+from sandhold.mover import metrics
 from sandhold.mover.grant import GrantError
-from sandhold.snapshots.catalogue import Catalogue, VerifiedManifests
+from sandhold.snapshots.catalogue import Catalogue
 from sandhold.snapshots.mac import MacKeys
 from sandhold.snapshots.manifest import Place
 from sandhold.snapshots.stores.credentials import read_credentials, stamp
+from sandhold.snapshots.stores.failures import StoreTrouble
 from sandhold.snapshots.stores.protocol import ObjectStore
 from sandhold.snapshots.stores.s3 import S3Store
 from sandhold.snapshots.stores.settings import S3StoreConfig
+from sandhold.snapshots.summary import VerifiedManifests
 
 _NO_FILE = "none"
 """Installation of a mover without a backends file: it has no store either, so nothing is ever kept under it."""
@@ -53,9 +56,12 @@ class OpenStore:
 def open_store(name: str, config: S3StoreConfig, folder: Path, installation: str) -> OpenStore:
     """Read a store's credentials and make its client. Nothing is sent yet."""
     credentials = read_credentials(folder)
-    return OpenStore(
-        config, S3Store(name, config, credentials), credentials.mac_keys, VerifiedManifests(), installation
-    )
+    objects = S3Store(name, config, credentials, _count_failure)
+    return OpenStore(config, objects, credentials.mac_keys, VerifiedManifests(), installation)
+
+
+def _count_failure(trouble: StoreTrouble) -> None:
+    metrics.STORE_ERRORS.labels(trouble.value).inc()
 
 
 class Stores:

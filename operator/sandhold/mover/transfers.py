@@ -7,15 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from sandhold.errors import SandholdError
+from sandhold.logs import about
+from sandhold.mover import metrics
 from sandhold.mover.archive import ArchiveReceiver
 from sandhold.mover.grant import Grant, Verb
 from sandhold.mover.limits import Limits
 from sandhold.mover.line import Line
 from sandhold.mover.outcome import ProducerError, outcome_of
 from sandhold.mover.restore import ArchiveSender
-from sandhold.mover.stores import Stores
+from sandhold.mover.stores import OpenStore, Stores
 from sandhold.mover.threads import Threads
 from sandhold.mover.wire import PeerGoneError
+from sandhold.snapshots.manifest import Header
+from sandhold.snapshots.pruning import prune
 from sandhold.snapshots.stores.protocol import StoreUnavailableError
 
 _log = logging.getLogger(__name__)
@@ -29,6 +33,8 @@ class Transfers:
         self._threads = threads
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.transfers)
+        self._prunings = asyncio.Semaphore(limits.prunings)
+        self._to_prune: set[str] = set()
         self._running: dict[tuple[str, Verb], asyncio.Task[None]] = {}
 
     async def run(self, line: Line, grant: Grant) -> None:
@@ -41,41 +47,70 @@ class Transfers:
         if task is not None:
             self._running[key] = task
         if earlier is not None:
-            _log.info("pod %s begins its %s anew; the earlier one ends", grant.pod_uid, grant.verb)
+            _log.info("the pod begins its %s anew; the earlier one ends", grant.verb)
             earlier.cancel()
         try:
-            await self._run(line, grant)
+            with (
+                about(slot=grant.slot, epoch=grant.epoch, verb=grant.verb.value),
+                metrics.TRANSFERS_RUNNING.labels(grant.verb.value).track_inprogress(),
+            ):
+                await self._run(line, grant)
         finally:
             if self._running.get(key) is task:
                 del self._running[key]
 
     async def _run(self, line: Line, grant: Grant) -> None:
-        started = time.monotonic()
+        started, outcome = time.monotonic(), "ended"
         try:
-            move = self._archive if grant.verb is Verb.ARCHIVE else self._restore
-            seconds = self._limits.seconds_for_any_transfer + grant.max_bytes / self._limits.bytes_a_second
-            try:
-                async with asyncio.timeout(seconds):
-                    size = await move(line, grant)
-            except TimeoutError as error:
-                raise ProducerError(f"the transfer was not done within {seconds:.0f} s") from error
+            size = await self._within_its_time(line, grant)
+            outcome = "done"
         except Exception as error:
-            await self._fail(line, grant, error)
+            outcome = await self._fail(line, error)
             if not isinstance(error, SandholdError):
                 raise
-            return
-        seconds = time.monotonic() - started
-        _log.info(
-            "%s of slot %s %d-%d for pod %s: %d bytes in %.2f s",
-            *(grant.verb, grant.slot, grant.epoch, grant.sequence, grant.pod_uid, size, seconds),
-        )
+        else:
+            seconds = time.monotonic() - started
+            metrics.TRANSFER_SECONDS.labels(grant.verb.value).observe(seconds)
+            _log.info("the %s is done", grant.verb, extra={"bytes": size, "seconds": round(seconds, 3)})
+        finally:
+            metrics.TRANSFERS.labels(grant.verb.value, outcome).inc()
+
+    async def _within_its_time(self, line: Line, grant: Grant) -> int:
+        move = self._archive if grant.verb is Verb.ARCHIVE else self._restore
+        seconds = self._limits.seconds_for_any_transfer + grant.max_bytes / self._limits.bytes_a_second
+        try:
+            async with asyncio.timeout(seconds):
+                return await move(line, grant)
+        except TimeoutError as error:
+            raise ProducerError(f"the transfer was not done within {seconds:.0f} s") from error
 
     async def _archive(self, line: Line, grant: Grant) -> int:
         async with self._signs_of_life(line), self._turn(self._limits.turn_seconds):
             store = await self._threads.run(self._stores.get, grant.store, grant.installation)
             summary = await ArchiveReceiver(line, grant, store, self._threads).receive()
-        await line.say({"type": "stored", "key": summary.key})
+        if not summary.header.final:
+            self._prune_after(store, summary.header)
+        sequence = summary.header.generation.sequence
+        _log.info("stored as %d-%d", grant.epoch, sequence, extra={"sequence": sequence, "final": grant.final})
+        await line.say({"type": "stored", "key": summary.key, "sequence": sequence})
         return summary.header.content_bytes
+
+    def _prune_after(self, store: OpenStore, stored: Header) -> None:
+        """Prune apart from this connection: what becomes of it is not the archive's business, nor the other way."""
+        if stored.slot in self._to_prune:
+            return  # the one that waits looks at what is there when its turn comes
+        if len(self._to_prune) >= self._limits.prunings_waiting:
+            metrics.PRUNE_FAILURES.inc()
+            return
+        self._to_prune.add(stored.slot)
+        self._threads.clean_up(self._prune(store, stored))
+
+    async def _prune(self, store: OpenStore, stored: Header) -> None:
+        async with self._prunings:
+            self._to_prune.discard(stored.slot)
+            pruned = await self._threads.run(prune, store.catalogue(stored.slot), stored)
+        metrics.PRUNED_CHECKPOINTS.inc(pruned.manifests)
+        metrics.PRUNE_FAILURES.inc(pruned.failures)
 
     async def _restore(self, line: Line, grant: Grant) -> int:
         async with self._turn(self._limits.restore_turn_seconds):
@@ -85,15 +120,14 @@ class Transfers:
         await line.linger(self._limits.linger_seconds)
         return size
 
-    async def _fail(self, line: Line, grant: Grant, error: Exception) -> None:
+    async def _fail(self, line: Line, error: Exception) -> str:
+        """Tell the keeper, if it is still there; the code that it is told."""
         outcome = outcome_of(error)
-        _log.warning(
-            "%s of slot %s %d-%d for pod %s failed: %s: %s",
-            *(grant.verb, grant.slot, grant.epoch, grant.sequence, grant.pod_uid, outcome.code, outcome.message),
-        )
+        _log.warning("it failed: %s", outcome.message, extra={"code": outcome.code})
         with suppress(PeerGoneError):
             await line.say({"type": "failed", **outcome.as_error()}, self._limits.linger_seconds)
             await line.linger(self._limits.linger_seconds)
+        return outcome.code
 
     @asynccontextmanager
     async def _turn(self, seconds: float) -> AsyncIterator[None]:

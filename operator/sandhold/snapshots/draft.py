@@ -36,6 +36,7 @@ class ManifestDraft:
         self._file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - lives as long as the draft
         self._file.write(bytes(LONGEST_HEADER))
         self._room = largest
+        self._end = LONGEST_HEADER
 
     def append(self, piece: bytes) -> None:
         """Add records, whole or in pieces."""
@@ -43,16 +44,19 @@ class ManifestDraft:
         if self._room < 0:
             raise TooLargeError("the records of the workspace's files are larger than any manifest may be")
         self._file.write(piece)
+        self._end += len(piece)
 
     def finish(self, header: Header, keys: MacKeys) -> Finished:
-        """The manifest, signed by the current key."""
+        """The manifest, signed by the current key. Once more with another header: what was finished before is void."""
         line = header.encode()
         signature, digest = keys.start(), hashlib.sha256(line)
         signature.update(line)
         self._file.seek(LONGEST_HEADER)
-        while chunk := self._file.read(_CHUNK):
+        left = self._end - LONGEST_HEADER
+        while left and (chunk := self._file.read(min(_CHUNK, left))):
             signature.update(chunk)
             digest.update(chunk)
+            left -= len(chunk)
         last = signature.line()
         digest.update(last)
         self._file.write(last)

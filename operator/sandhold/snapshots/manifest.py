@@ -6,7 +6,6 @@ in `records.py`, the MAC is made and verified in `mac.py`, reading and writing i
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -22,7 +21,8 @@ MOST_LAYERS = 64
 _NAME = re.compile(r"(\d{10})-(\d{10})")
 _LAYER = re.compile(r"layers/[0-9a-f]{32}\.tar\.zst")
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
-_HIGHEST = 9_999_999_999
+HIGHEST_NUMBER = 9_999_999_999
+"""10 decimal digits stand in a manifest's key."""
 
 
 class ManifestError(InvalidError):
@@ -36,11 +36,16 @@ class Generation:
     epoch: int
     sequence: int
 
+    @property
+    def is_fence(self) -> bool:
+        """Whether a fence stands here: archives are numbered from 1."""
+        return self.sequence == 0
+
     def __str__(self) -> str:
         return f"{self.epoch:010d}-{self.sequence:010d}"
 
     def __post_init__(self) -> None:
-        if not (0 <= self.epoch <= _HIGHEST and 0 <= self.sequence <= _HIGHEST):
+        if not (0 <= self.epoch <= HIGHEST_NUMBER and 0 <= self.sequence <= HIGHEST_NUMBER):
             raise ManifestError("epoch and sequence have at most 10 digits")
 
     @classmethod
@@ -133,10 +138,9 @@ class Place:
         """Key of a layer, given its name in a manifest."""
         return f"{self.folder}{layer}"
 
-    def choose_head(self, keys: Iterable[str]) -> Generation | None:
-        """The highest generation among listed keys; what has no manifest's name (layers above all) does not count."""
-        names = (key.removeprefix(self.folder) for key in keys if key.startswith(self.folder))
-        return max((found for found in map(Generation.from_name, names) if found is not None), default=None)
+    def generation_of(self, key: str) -> Generation | None:
+        """The generation whose manifest a listed key names; None for what is no manifest's name (layers above all)."""
+        return Generation.from_name(key.removeprefix(self.folder)) if key.startswith(self.folder) else None
 
 
 def layer_name(random_hex: str) -> str:

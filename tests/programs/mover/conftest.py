@@ -62,5 +62,19 @@ def own_mover(tmp_path: Path, installation: Installation, reviews: TokenReviewSe
 
 
 @pytest.fixture
+def two_movers(
+    tmp_path: Path, installation: Installation, reviews: TokenReviewServer
+) -> Iterator[tuple[MoverProcess, MoverProcess]]:
+    """Two movers of one installation, not started and without a store."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    movers = MoverProcess(one, installation, reviews), MoverProcess(two, installation, reviews)
+    yield movers
+    for mover in movers:
+        mover.kill()
+
+
+@pytest.fixture
 def pod(reviews: TokenReviewServer) -> Pod:
     return new_pod(reviews)

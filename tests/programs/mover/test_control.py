@@ -34,8 +34,9 @@ async def test_an_operator_is_told_of_everybody_and_then_that_it_was_everybody(m
 def wire_normalised() -> dict[str, Any]:
     """The report as the mover passes it on: with every known field."""
     report = wire_report()
-    report["archive"] = {**report["archive"], "files": 0, "bytes": 0}
-    return report
+    report["archive"] = {**report["archive"], "final": False, "files": 0, "bytes": 0}
+    report["workspace"] = {**report["workspace"], "waitingFor": None}
+    return {**report, "kept": None, "guard": None}
 
 
 async def test_a_keeper_that_leaves_is_told_as_gone(mover: MoverProcess, pod: Pod) -> None:

@@ -103,13 +103,6 @@ def test_keys_are_where_the_protocol_puts_them() -> None:
     assert PLACE.layer_key(layer_name("ab" * 16)) == f"pre/inst/slot/layers/{'ab' * 16}.tar.zst"
 
 
-def test_the_head_is_the_highest_of_what_is_named_like_a_manifest() -> None:
-    names = ["0000000001-0000000009", "0000000002-0000000000", "layers/0000000009-0000000000", "x", "0000000003-1"]
-    keys = [f"pre/inst/slot/{name}" for name in names] + ["pre/inst/slot2/0000000009-0000000000"]
-    assert PLACE.choose_head(keys) == Generation(2, 0)
-    assert PLACE.choose_head([]) is None
-
-
 def test_digits_of_other_scripts_are_no_digits() -> None:
     assert Generation.from_name("\u0660" * 10 + "-" + "\u0660" * 10) is None
 

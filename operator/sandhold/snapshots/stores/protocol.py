@@ -4,6 +4,7 @@ Blocking by design: the mover calls it from a bounded pool of threads. Nothing h
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import BinaryIO, Protocol
 
 from sandhold.errors import ConflictError, NotFoundError, UnavailableError
@@ -28,6 +29,8 @@ class ListedObject:
     key: str
     etag: str
     size: int
+    modified: datetime
+    """By the store's own clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from urllib3.exceptions import HTTPError
 
 from sandhold.snapshots.stores.credentials import StoreCredentials
-from sandhold.snapshots.stores.failures import explain
+from sandhold.snapshots.stores.failures import StoreTrouble, explain, trouble_of
 from sandhold.snapshots.stores.protocol import (
     ListedObject,
     ObjectExistsError,
@@ -48,9 +48,15 @@ _log = logging.getLogger(__name__)
 class S3Store:
     """One bucket, seen through one configuration and one pair of keys."""
 
-    def __init__(self, name: str, config: S3StoreConfig, credentials: StoreCredentials) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: S3StoreConfig,
+        credentials: StoreCredentials,
+        failed: Callable[[StoreTrouble], None] = lambda _: None,
+    ) -> None:
         self.name = name
-        self._bucket = _Bucket(name, config, _client(config, credentials))
+        self._bucket = _Bucket(name, config, _client(config, credentials), failed)
 
     def list_folder(self, prefix: str) -> list[ListedObject]:
         """See ObjectStore."""
@@ -65,7 +71,9 @@ class S3Store:
                     raise StoreUnavailableError(
                         f"store {self.name}: more than {_MOST_PAGES * 1000} keys lie under {prefix}; remove old ones"
                     )
-                found += [ListedObject(o["Key"], o["ETag"], o["Size"]) for o in page.get("Contents", [])]
+                found += [
+                    ListedObject(o["Key"], o["ETag"], o["Size"], o["LastModified"]) for o in page.get("Contents", [])
+                ]
         return found
 
     def read(self, key: str) -> "S3Content":
@@ -170,8 +178,11 @@ class S3Upload:
 class _Bucket:
     """What a store, its contents and its uploads share."""
 
-    def __init__(self, store: str, config: S3StoreConfig, client: "S3Client") -> None:
+    def __init__(
+        self, store: str, config: S3StoreConfig, client: "S3Client", failed: Callable[[StoreTrouble], None]
+    ) -> None:
         self._store = store
+        self._failed = failed
         self.config = config
         # The stubs want every argument by name; ours are put together from parts.
         self.client: Any = client
@@ -189,6 +200,7 @@ class _Bucket:
         answer = self.client.head_object(**self.place(key), **mode)
         shown = answer.get("ChecksumSHA256")
         if shown is not None and shown != expected:
+            self._failed(StoreTrouble.DIGEST_DIFFERS)
             raise StoreUnavailableError(
                 f"store {self._store}: {key} is kept under another SHA-256 than it was sent with"
             )
@@ -205,9 +217,13 @@ class _Bucket:
                 raise ObjectExistsError(f"store {self._store}: {key} exists already") from error
             if code != "NoSuchBucket" and status == 404:
                 raise ObjectMissingError(f"store {self._store}: {key} does not exist") from error
-            raise StoreUnavailableError(explain(self._store, self.config, code, status)) from error
+            raise self._unavailable(code, status) from error
         except (BotoCoreError, HTTPClientError, HTTPError, OSError) as error:
-            raise StoreUnavailableError(explain(self._store, self.config, type(error).__name__, 0)) from error
+            raise self._unavailable(type(error).__name__, 0) from error
+
+    def _unavailable(self, code: str, status: int) -> StoreUnavailableError:
+        self._failed(trouble_of(code, status))
+        return StoreUnavailableError(explain(self._store, self.config, code, status))
 
 
 def _code(error: ClientError) -> str:
