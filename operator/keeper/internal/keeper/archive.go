@@ -18,36 +18,88 @@ const (
 	verdictLimit = time.Hour
 )
 
-// archive sends the workspace to the mover, unless that was done or is being done.
+// errGivenUp says that a checkpoint made room for the archive that counts.
+var errGivenUp = errors.New("given up: the pod goes, and its final archive comes first")
+
+// archive sends the workspace to the mover because it was ordered to, unless that was done or is being done.
 func (k *keeper) archive(order archiveOrder) error {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
+	return k.beginOrdered(order)
+}
+
+// beginOrdered begins an ordered archive, or has it wait for a checkpoint to end. The mutex is held.
+func (k *keeper) beginOrdered(order archiveOrder) error {
 	state := k.read()
-	last := state.Archive
 	switch {
-	case last != nil && last.State == ArchiveStored && last.Sequence >= order.Sequence:
+	case k.hasFinal(state) && state.Archive.Sequence >= order.Sequence:
 		return nil
-	case state.Marker == nil || state.Gate.Opened == "":
+	case !state.isArchivable():
 		const message = "refused: nothing is archived from a workspace that is not complete or that no agent has seen"
-		k.tellArchive(Archiving{Sequence: order.Sequence, State: ArchiveFailed, Code: codeProducerFailed, Message: message})
+		k.tellArchive(Archiving{
+			Sequence: order.Sequence, Final: order.Final, State: ArchiveFailed, Code: codeProducerFailed, Message: message,
+		})
 		return errors.New(message)
-	case !k.turn.begin():
+	case !k.begin(order):
+		if k.giveUp != nil {
+			k.behind = &order
+		}
 		return nil
 	}
-	k.tellArchive(Archiving{Sequence: order.Sequence, State: ArchiveRunning})
-	go k.runArchive(order)
+	go func() {
+		// How it went is told and logged already.
+		_ = k.runArchive(context.Background(), order)
+	}()
 	return nil
 }
 
-func (k *keeper) runArchive(order archiveOrder) {
-	totals, err := k.send(order)
-	result := Archiving{Sequence: order.Sequence, State: ArchiveStored, Files: totals.Files, Bytes: totals.Bytes}
+// isArchivable is false for a workspace that is not complete or that no agent has seen.
+func (r Report) isArchivable() bool { return r.Marker != nil && r.Gate.Opened != "" }
+
+// nextSequence is the lowest number that another archive may get, as far as this keeper knows.
+func (r Report) nextSequence() int64 {
+	switch {
+	case r.Archive == nil:
+		return 1
+	case r.Archive.State == ArchiveStored:
+		return r.Archive.Sequence + 1
+	}
+	return max(1, r.Archive.Sequence)
+}
+
+// hasFinal tells whether the last archive is stored and leaves nothing to be archived after it. The mutex is held.
+func (k *keeper) hasFinal(state Report) bool {
+	return state.Archive != nil && state.Archive.State == ArchiveStored && state.Archive.Final && !k.tookLiving
+}
+
+// begin takes the turn and tells so, or returns false. The mutex is held.
+func (k *keeper) begin(order archiveOrder) bool {
+	if !k.turn.begin() {
+		return false
+	}
+	if order.Final {
+		k.tookLiving = k.leaving.isClosed() && !k.isAgentGone
+	}
+	k.tellArchive(Archiving{Sequence: order.Sequence, Final: order.Final, State: ArchiveRunning})
+	return true
+}
+
+// runArchive archives the workspace in the turn that was taken, and gives the turn to the order that waits.
+func (k *keeper) runArchive(ctx context.Context, order archiveOrder) error {
+	sequence, totals, err := k.send(ctx, order)
+	result := Archiving{
+		Sequence: order.Sequence, Final: order.Final, State: ArchiveStored, Files: totals.Files, Bytes: totals.Bytes,
+	}
 	if err == nil {
+		result.Sequence = max(sequence, order.Sequence) // a mover that does not number archives gives it the order's
 		// Only saves a second upload after a restart of this process; without it the mover sees that it has it.
 		if err := gate.WriteJSON(k.paths.Stored(), result, false); err != nil {
-			log.Printf("archive %d is stored, its note is not: %v", order.Sequence, err)
+			log.Printf("archive %d is stored, its note is not: %v", result.Sequence, err)
 		}
 	} else {
+		if ctx.Err() != nil {
+			err = errGivenUp
+		}
 		log.Printf("archive %d: %v", order.Sequence, err)
 		result.State, result.Message = ArchiveFailed, gate.Shorten(err.Error())
 		result.Code = codeOf(err, codeProducerFailed)
@@ -57,26 +109,37 @@ func (k *keeper) runArchive(order archiveOrder) {
 	defer k.mutex.Unlock()
 	k.tellArchive(result)
 	k.turn.done()
+	next := k.behind
+	k.giveUp, k.behind = nil, nil
+	if next != nil {
+		if err := k.beginOrdered(*next); err != nil {
+			log.Printf("order \"archive\" that waited: %v", err)
+		}
+	}
+	return err
 }
 
 func (k *keeper) tellArchive(state Archiving) {
 	k.change(func(r *Report) { r.Archive = &state })
 }
 
-// send streams layer and records to the mover and waits for its verdict.
-func (k *keeper) send(order archiveOrder) (tree.Totals, error) {
-	conn, err := wire.Dial(context.Background(), k.paths, wire.PurposeArchive, order.Grant)
+// send streams layer and records to the mover and waits for its verdict: the number of the archive, or 0. It ends with
+// the context.
+func (k *keeper) send(ctx context.Context, order archiveOrder) (int64, tree.Totals, error) {
+	conn, err := wire.Dial(ctx, k.paths, wire.PurposeArchive, order.Grant)
 	if err != nil {
-		return tree.Totals{}, err
+		return 0, tree.Totals{}, err
 	}
 	defer conn.Close() // the verdict says whether the archive is stored
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	// The mover may give up at any time, and otherwise says nothing while it receives.
 	if err := conn.Patience(0); err != nil {
-		return tree.Totals{}, err
+		return 0, tree.Totals{}, err
 	}
-	verdict := make(chan error, 1)
+	verdict, sequence := make(chan error, 1), int64(0)
 	go func() {
-		_, err := conn.Verdict()
+		var err error
+		sequence, err = conn.Verdict()
 		if err != nil {
 			conn.Close() // so that a write that waits for the mover fails at once
 		}
@@ -87,11 +150,12 @@ func (k *keeper) send(order archiveOrder) (tree.Totals, error) {
 		err = conn.Patience(wire.Silence)
 	}
 	if err != nil {
-		return totals, rather(verdict, conn, err)
+		return 0, totals, rather(verdict, conn, err)
 	}
 	limit := time.AfterFunc(verdictLimit, func() { conn.Close() })
 	defer limit.Stop()
-	return totals, <-verdict
+	err = <-verdict
+	return sequence, totals, err
 }
 
 // rather prefers the mover's own word over the broken connection that it left behind.
@@ -118,7 +182,9 @@ func (k *keeper) stream(conn *wire.Conn, order archiveOrder) (tree.Totals, error
 		return tree.Totals{}, err
 	}
 	scope := tree.Scope{MaxBytes: order.MaxBytes, LeftOut: k.leftOut()}
-	totals, err := tree.Archive(k.paths.Workspace, scope, layer, records, k.tellProgress(order.Sequence))
+	k.opening.Lock() // two walks that open folders up would take each other's modes for the agent's
+	totals, err := tree.Archive(k.paths.Workspace, scope, layer, records, k.tellProgress(order))
+	k.opening.Unlock()
 	// Closed in any case: the compressor's goroutines end with it.
 	for _, closing := range []func() error{layer.Close, records.Seal, part.Close} {
 		if err == nil {
@@ -153,9 +219,11 @@ func sendRecords(conn *wire.Conn, records *tree.Spool) error {
 	return part.Close()
 }
 
-func (k *keeper) tellProgress(sequence int64) func(tree.Totals) {
+func (k *keeper) tellProgress(order archiveOrder) func(tree.Totals) {
 	return nowAndThen(func(totals tree.Totals) {
-		k.tellArchive(Archiving{Sequence: sequence, State: ArchiveRunning, Files: totals.Files, Bytes: totals.Bytes})
+		k.tellArchive(Archiving{
+			Sequence: order.Sequence, Final: order.Final, State: ArchiveRunning, Files: totals.Files, Bytes: totals.Bytes,
+		})
 	})
 }
 

@@ -8,12 +8,15 @@ import (
 	"sandhold.dev/keeper/internal/gate"
 )
 
-// watchHints passes on what init says, for as long as the process lives. What no honest init would have written is
+// watchHints passes on what init says, and that the pod's end has begun, for as long as the process lives. What no honest init would have written is
 // ignored, and what was known before stays.
 func (k *keeper) watchHints(ctx context.Context) {
 	started := time.Now()
 	var seen gate.Fingerprint
 	for ctx.Err() == nil {
+		if !k.leaving.isClosed() && gate.IsLeaving(k.paths) {
+			k.leaving.close()
+		}
 		if now, exists := gate.FingerprintOf(k.paths.Hint()); exists && now != seen {
 			seen = now
 			if hint, err := gate.ReadHint(k.paths.Hint()); err == nil {
@@ -31,9 +34,14 @@ func (k *keeper) takeHint(hint gate.Hint) {
 	k.change(func(r *Report) {
 		r.Gate.Challenge = hint.Challenge
 		r.Agent = Agent{State: hint.State, ExitCode: hint.ExitCode, Message: hint.Message}
+		if r.Guard != nil {
+			guard := *r.Guard
+			guard.Frozen = hint.Frozen
+			r.Guard = &guard
+		}
 	})
 	if isNew {
-		if err := k.passEnd(); err != nil {
+		if err := k.repeatOrders(); err != nil {
 			log.Printf("orders for init: %v", err)
 		}
 	}

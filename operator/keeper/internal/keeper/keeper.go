@@ -4,9 +4,6 @@ package keeper
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"log"
 	"os/signal"
 	"runtime"
@@ -18,6 +15,7 @@ import (
 
 	"sandhold.dev/keeper/internal/gate"
 	"sandhold.dev/keeper/internal/threads"
+	"sandhold.dev/keeper/internal/tree"
 )
 
 const (
@@ -30,8 +28,6 @@ const (
 	lastOrderWithin = 10 * time.Second
 	// lastWordWithin bounds how long the end waits for the mover to hear how that archive ended.
 	lastWordWithin = time.Second
-	// tornGrace is an agent's grace when nobody knows any more which one was ordered.
-	tornGrace = 10 // seconds
 )
 
 // keeper is one process. Its parts work beside each other and meet on the board.
@@ -47,15 +43,21 @@ type keeper struct {
 	waiting   *prepareOrder // a preparation that waits for its entries
 	probing   bool          // evidence is being gathered since the first preparation
 	endWithin *int          // an end was ordered, with this grace, for every init from then on
-	ephemeral []string      // paths that no archive takes; set once, when the workspace is ready
-}
 
-// turn lets one archive run at a time, and the end of the process wait for it.
-type turn struct {
-	sync.WaitGroup
-	mutex   sync.Mutex
-	running bool
-	closed  bool
+	isFreezing  bool              // everybody is to stand still, until told otherwise
+	grants      standingGrants    // what may be archived without an order
+	giveUp      func()            // ends the checkpoint that runs, nil when none does
+	behind      *archiveOrder     // an ordered archive that waits for a checkpoint to end
+	baseline    *tree.Fingerprint // of the tree that is stored or was restored, nil when nobody knows
+	restoredAt  tree.Time         // the latest change time of a restored tree
+	hasLooked   bool              // for a restored tree; the checkpoints' own
+	tookLiving  bool              // the final archive was taken before the agent was seen to have ended
+	isAgentGone bool
+	opening     sync.Mutex           // held by a walk that opens folders up
+	asked       chan chan<- struct{} // checkpoints that the size guard wants, and whom to tell that they are over
+	leaving     latch                // the pod's end has begun
+	left        latch                // there is nothing more to be done for the pod's end
+	ephemeral   []string             // paths that no archive takes; set once, when the workspace is ready
 }
 
 // Run is the keeper, until SIGTERM. It returns the exit code of the process.
@@ -70,7 +72,7 @@ func Run(paths gate.Paths, version string) int {
 	threads.Start(spareThreads)
 	terminated, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	k := &keeper{paths: paths}
+	k := &keeper{paths: paths, asked: make(chan chan<- struct{}, 1), leaving: newLatch(), left: newLatch()}
 	if err := k.remember(version); err != nil {
 		log.Printf("%v", err)
 		return 1
@@ -79,6 +81,9 @@ func Run(paths gate.Paths, version string) int {
 	defer end()
 	go k.watchHints(living)
 	go k.callHome(living)
+	go k.makeCheckpoints(living)
+	go k.guardSize(living)
+	go k.leave(terminated.Done())
 	giveMemoryBack()
 	<-terminated.Done()
 	stayed := k.stayForWork(lastOrderWithin)
@@ -90,15 +95,19 @@ func Run(paths gate.Paths, version string) int {
 	return 0
 }
 
-// stayForWork waits while the workspace holds what no archive has: somebody deletes the pod, its agent has just ended, and
-// the order to archive is on its way. It returns false when there was nothing to wait for.
+// stayForWork waits while the workspace holds what no final archive has: somebody deletes the pod, its agent has just
+// ended, and the keeper archives it by itself, or the order to do so is on its way. It returns false when there was nothing
+// to wait for.
 func (k *keeper) stayForWork(within time.Duration) bool {
 	changes, idle := k.watch(), time.NewTimer(within)
 	defer idle.Stop()
+	left := k.left.channel
 	for stayed := false; ; stayed = true {
+		k.mutex.Lock()
 		state := k.read()
-		isStored := state.Archive != nil && state.Archive.State == ArchiveStored
-		if state.Marker == nil || state.Gate.Opened == "" || isStored {
+		isDone := !state.isArchivable() || k.hasFinal(state)
+		k.mutex.Unlock()
+		if isDone {
 			return stayed
 		}
 		if state.Archive != nil && state.Archive.State == ArchiveRunning {
@@ -106,7 +115,14 @@ func (k *keeper) stayForWork(within time.Duration) bool {
 		}
 		select {
 		case <-changes:
+		case <-left:
+			left = nil
+			idle.Reset(within)
 		case <-idle.C:
+			if left != nil {
+				idle.Reset(within) // it tries by itself
+				continue
+			}
 			log.Printf("nobody asked for an archive within %s after SIGTERM", within)
 			return true
 		}
@@ -117,93 +133,4 @@ func (k *keeper) stayForWork(within time.Duration) bool {
 func giveMemoryBack() {
 	runtime.GC() // pools keep what they hold for one collection more
 	debug.FreeOSMemory()
-}
-
-// remember fills the first report from what an earlier process of this pod left behind. A power loss may leave a file
-// torn that was not made durable: it still says that it was written, and a workspace must not wait for ever for that.
-func (k *keeper) remember(version string) error {
-	found, exists, err := readNote(k.paths)
-	if isTorn(err) {
-		found, exists, err = note{}, true, nil // it was being filled: a complete note is durable
-	}
-	if err != nil {
-		return err
-	}
-	stored, err := readStored(k.paths)
-	if err != nil && !isTorn(err) {
-		return err
-	}
-	word, err := gate.ReadWord(k.paths.Word())
-	if isTorn(err) {
-		word.Challenge, err = gate.RandomID(), nil // the gate was opened, for an init that is gone
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	orders, err := gate.ReadOrders(k.paths.Orders())
-	if isTorn(err) {
-		orders.End, err = &gate.End{GraceSeconds: tornGrace}, nil // nothing but an end is ever ordered
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if orders.End != nil {
-		k.endWithin = &orders.End.GraceSeconds
-	}
-	k.ephemeral = found.Ephemeral
-	k.change(func(r *Report) {
-		r.Version, r.Boot = version, gate.RandomID()
-		r.Workspace.State = WorkspaceEmpty
-		r.Agent.State = gate.Unknown
-		r.Gate.Opened = word.Challenge
-		r.Archive = stored
-		if exists && found.Complete {
-			r.Marker = &found.Marker
-			r.Workspace = Workspace{State: WorkspaceReady, Files: found.Files, Bytes: found.Bytes}
-		}
-	})
-	return nil
-}
-
-// isTorn tells a file that a power loss left empty or in part from one that cannot be read.
-func isTorn(err error) bool {
-	var syntax *json.SyntaxError
-	return errors.As(err, &syntax)
-}
-
-// begin returns false when an archive runs already or the process ends.
-func (t *turn) begin() bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	if t.running || t.closed {
-		return false
-	}
-	t.running = true
-	t.Add(1)
-	return true
-}
-
-func (t *turn) done() {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.running = false
-	t.Done()
-}
-
-// finish lets nothing begin any more and waits for what runs.
-func (t *turn) finish(within time.Duration) (wasRunning, isOver bool) {
-	t.mutex.Lock()
-	wasRunning, t.closed = t.running, true
-	t.mutex.Unlock()
-	idle := make(chan struct{})
-	go func() {
-		t.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		return wasRunning, true
-	case <-time.After(within):
-		return wasRunning, false
-	}
 }

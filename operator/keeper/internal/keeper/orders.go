@@ -38,7 +38,7 @@ type endOrder struct {
 }
 
 type archiveOrder struct {
-	Sequence int64  `json:"sequence"`
+	Sequence int64  `json:"sequence"` // the lowest number that it may get
 	Final    bool   `json:"final"`
 	Grant    string `json:"grant"`
 	MaxBytes int64  `json:"maxBytes"` // 0 for no bound but the mover's
@@ -62,6 +62,10 @@ func (k *keeper) obey(raw json.RawMessage) {
 			err = decode(raw, k.end)
 		case "archive":
 			err = decode(raw, k.archive)
+		case "keep":
+			err = decode(raw, k.keep)
+		case "guard":
+			err = decode(raw, k.guard)
 		default:
 			err = fmt.Errorf("verb %q is not known", gate.Shorten(order.Verb))
 		}
@@ -94,18 +98,21 @@ func (k *keeper) open(order openOrder) error {
 	case order.Challenge == state.Gate.Opened:
 		return nil
 	}
+	k.judgeBaseline()
 	order.Word.Challenge = order.Challenge
 	if err := gate.WriteJSON(k.paths.Word(), order.Word, false); err != nil {
 		return err
 	}
 	k.change(func(r *Report) { r.Gate.Opened = order.Challenge })
-	// Made durable beside the start: after a power loss it is what says that an agent has worked here.
-	go func() {
-		if err := gate.SyncFile(k.paths.Word()); err != nil {
-			log.Printf("word: %v", err)
-		}
-	}()
+	go syncBeside(k.paths.Word()) // after a power loss it is what says that an agent has worked here
 	return nil
+}
+
+// syncBeside makes a file durable that somebody acts on already.
+func syncBeside(path string) {
+	if err := gate.SyncFile(path); err != nil {
+		log.Printf("%v", err)
+	}
 }
 
 // end orders every init from now on to end its agent.
@@ -113,17 +120,46 @@ func (k *keeper) end(order endOrder) error {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	grace := min(max(order.GraceSeconds, 0), longestGrace)
+	if k.endWithin != nil {
+		grace = min(grace, *k.endWithin) // init never puts an end off, a new init should not either
+	}
 	k.endWithin = &grace
-	return k.passEnd()
+	if err := k.passOrders(); err != nil {
+		return err
+	}
+	go syncBeside(k.paths.Orders())
+	return nil
 }
 
-// passEnd writes the order to end for the init that waits and the one that the gate was opened for. The mutex is held.
-func (k *keeper) passEnd() error {
-	if k.endWithin == nil {
+// freeze orders every init, from now on until it is told otherwise, to stop everybody or to let them go on. The mutex is
+// held.
+func (k *keeper) freeze(wanted bool) {
+	if k.isFreezing == wanted {
+		return
+	}
+	k.isFreezing = wanted
+	if err := k.passOrders(); err != nil {
+		log.Printf("orders for init: %v", err)
+	}
+}
+
+// repeatOrders tells an init that has just come what holds. The mutex is held.
+func (k *keeper) repeatOrders() error {
+	if k.endWithin == nil && !k.isFreezing {
 		return nil
 	}
+	return k.passOrders()
+}
+
+// passOrders writes the orders for the init that waits and the one that the gate was opened for. The mutex is held.
+func (k *keeper) passOrders() error {
 	state := k.read()
-	orders := gate.Orders{End: &gate.End{GraceSeconds: *k.endWithin}, Challenges: []string{}}
+	orders := gate.Orders{Challenges: []string{}}
+	if k.endWithin != nil {
+		orders.End = &gate.End{GraceSeconds: *k.endWithin}
+	} else {
+		orders.Freeze = k.isFreezing
+	}
 	for _, challenge := range []string{state.Gate.Challenge, state.Gate.Opened} {
 		if challenge != "" {
 			orders.Challenges = append(orders.Challenges, challenge)

@@ -12,6 +12,8 @@ type Report struct {
 	Gate      Gate       `json:"gate"`
 	Agent     Agent      `json:"agent"`
 	Archive   *Archiving `json:"archive"`
+	Kept      *Kept      `json:"kept"`
+	Guard     *Guard     `json:"guard"`
 }
 
 // Source names the snapshot that a workspace came from.
@@ -80,14 +82,31 @@ const (
 	ArchiveFailed  = "Failed"
 )
 
-// Archiving says how far the last archive is.
+// Archiving says how far the last archive is. Its sequence is the mover's once it is stored.
 type Archiving struct {
 	Sequence int64  `json:"sequence"`
+	Final    bool   `json:"final"`
 	State    string `json:"state"`
 	Code     string `json:"code"`
 	Message  string `json:"message"`
 	Files    int64  `json:"files"`
 	Bytes    int64  `json:"bytes"`
+}
+
+// Kept says until when (Unix seconds, 0 for none) a standing grant of each kind is held.
+type Kept struct {
+	Checkpoint int64 `json:"checkpoint"`
+	Final      int64 `json:"final"`
+}
+
+// Guard says how large the workspace may be, and how full it is. It is also the keeper's private note of that.
+type Guard struct {
+	Level           string `json:"level"`
+	SizeBytes       int64  `json:"sizeBytes"`
+	LimitBytes      int64  `json:"limitBytes"`
+	IntervalSeconds int64  `json:"intervalSeconds"`
+	UsedBytes       int64  `json:"usedBytes"` // when the level changed last
+	Frozen          bool   `json:"frozen"`    // as init says
 }
 
 // board is where everybody in the process writes what they know, and from where it is reported.

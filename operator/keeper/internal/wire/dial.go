@@ -46,20 +46,21 @@ type Reply struct {
 	Version   int    `json:"version"`
 	Code      string `json:"code"`
 	Message   string `json:"message"`
-	Key       string `json:"key"`
+	Sequence  int64  `json:"sequence"`
 	Retryable bool   `json:"retryable"`
 }
 
 // FailedError is the mover's own word that something cannot be done.
 type FailedError struct {
-	Code    string
-	Message string
+	Code      string
+	Message   string
+	Retryable bool
 }
 
 func (e *FailedError) Error() string { return fmt.Sprintf("the mover says %s: %s", e.Code, e.Message) }
 
 func (r Reply) failure() error {
-	return &FailedError{Code: r.Code[:min(len(r.Code), codeLimit)], Message: gate.Shorten(r.Message)}
+	return &FailedError{Code: r.Code[:min(len(r.Code), codeLimit)], Message: gate.Shorten(r.Message), Retryable: r.Retryable}
 }
 
 // ErrRefused says that the mover did not accept this keeper.

@@ -129,9 +129,9 @@ func TestPatienceEndsAReadThatWaits(t *testing.T) {
 func TestAVerdictMayBeWaitedFor(t *testing.T) {
 	ours, theirs := pair(t)
 	wait := frame(KindJSON, `{"type":"wait"}`)
-	say(t, theirs, wait, wait, frame(KindJSON, `{"type":"stored","key":"the key"}`))
-	if key, err := ours.Verdict(); err != nil || key != "the key" {
-		t.Fatal(key, err)
+	say(t, theirs, wait, wait, frame(KindJSON, `{"type":"stored","key":"the key","sequence":7}`))
+	if sequence, err := ours.Verdict(); err != nil || sequence != 7 {
+		t.Fatal(sequence, err)
 	}
 }
 

@@ -13,23 +13,23 @@ type Done struct {
 	Skipped     int64  `json:"skipped"`
 }
 
-// Verdict waits for the mover's last word on an archive: its key in the store, or why there is none. The caller bounds
-// the wait by closing the connection.
-func (c *Conn) Verdict() (string, error) {
+// Verdict waits for the mover's last word on an archive: the number that it has in the store (0 when the mover does not
+// say), or why there is none. The caller bounds the wait by closing the connection.
+func (c *Conn) Verdict() (int64, error) {
 	for {
 		var reply Reply
 		if err := c.ReadJSON(&reply); err != nil {
-			return "", err
+			return 0, err
 		}
 		switch reply.Type {
 		case "wait":
 			c.holdOn()
 		case "stored":
-			return reply.Key, nil
+			return reply.Sequence, nil
 		case "failed":
-			return "", reply.failure()
+			return 0, reply.failure()
 		default:
-			return "", fmt.Errorf("%w: %q where a verdict was due", ErrConnection, reply.Type)
+			return 0, fmt.Errorf("%w: %q where a verdict was due", ErrConnection, reply.Type)
 		}
 	}
 }
