@@ -6,10 +6,12 @@ import shlex
 
 import yaml
 
+from demonstration import leftovers
 from demonstration.stage import Stage
 from imaging.staging import REPOSITORY
 from installation import bucket, client
 from installation.client import Cluster, Object
+from installation.deploying import INSTALLATION
 from installation.deploying import NAMESPACE as SYSTEM
 
 NAMESPACE = "sandhold-demo"
@@ -60,6 +62,8 @@ class Story:
             self._resume(first, before)
         with stage.step("Delete the session: the archive stays"):
             self._delete(archive)
+        with stage.step("An orphan is collected; WebUI pods and another installation's pod stay"):
+            leftovers.tell(stage, self._cluster, NAMESPACE, INSTALLATION)
         with stage.step("What the operator said of it"):
             self._log()
 

@@ -135,6 +135,8 @@ def _values(images: Sequence[Built], *, for_tests: bool) -> Object:
             "default_store": "main",
         },
         "stores": {name: {"existingSecret": STORE_SECRET} for name in stores},
+        # Two sweeps in seconds and not in a quarter of an hour: people watch the demonstration.
+        "operator": {"sweep": {"intervalSeconds": 5, "graceSeconds": 3}},
     }
 
 
