@@ -58,6 +58,8 @@ class KeeperPod:
         self.gate, self.hints = self.base / "gate", self.base / "hints"
         self.private, self.workspace = self.base / "private", self.base / "workspace"
         self.podinfo, self.token = self.base / "podinfo", self.base / "token"
+        self.sources = self.base / "sources"
+        self.sources.mkdir()
         for folder in (self.gate, self.hints, self.private, self.workspace, self.podinfo):
             folder.mkdir()
             os.chown(folder, self.uid, self.uid)
@@ -81,6 +83,7 @@ class KeeperPod:
             "SANDHOLD_WORKSPACE": str(self.workspace),
             "SANDHOLD_TOKEN_FILE": str(self.token),
             "SANDHOLD_PODINFO": str(self.podinfo),
+            "SANDHOLD_SOURCES": str(self.sources),
         }
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:

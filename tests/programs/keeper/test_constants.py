@@ -25,6 +25,7 @@ DIAL = (SOURCES / "internal/wire/dial.go").read_text()
         ("SANDHOLD_PRIVATE", names.PATH_KEEPER_PRIVATE),
         ("SANDHOLD_TOKEN_FILE", f"{names.PATH_KEEPER_TOKEN}/token"),
         ("SANDHOLD_PODINFO", names.PATH_KEEPER_PODINFO),
+        ("SANDHOLD_SOURCES", names.PATH_KEEPER_SOURCES),
     ],
 )
 def test_the_binary_looks_where_the_operator_mounts(variable: str, path: str) -> None:

@@ -1,35 +1,13 @@
 """Entries: what a sandbox's workspace starts with."""
 
-import base64
-import hashlib
-import json
 from typing import Any
 
 import pytest
 
 from testkit.fake_mover import FakeMover
+from testkit.keeper_entries import entries_orders, file_entry
 from testkit.keeper_pod import KeeperPod
 from testkit.keeper_stories import at_home, prepare
-
-
-def entries_orders(entries: list[dict[str, Any]], size: int = 100) -> list[dict[str, Any]]:
-    text = json.dumps(entries).encode()
-    parts = [text[start : start + size] for start in range(0, len(text), size)]
-    digest = hashlib.sha256(text).hexdigest()
-    return [
-        {
-            "verb": "entries",
-            "digest": digest,
-            "index": index,
-            "count": len(parts),
-            "data": base64.b64encode(part).decode(),
-        }
-        for index, part in enumerate(parts)
-    ]
-
-
-def file_entry(path: str, content: bytes = b"x", mode: int = 0o644) -> dict[str, Any]:
-    return {"path": path, "kind": "File", "mode": mode, "content": base64.b64encode(content).decode()}
 
 
 async def test_entries_come_in_parts_in_any_order_even_after_the_preparation(pod: KeeperPod, mover: FakeMover) -> None:
