@@ -49,10 +49,19 @@ def test_a_first_report_says_little() -> None:
     assert reports.keeper_report(first) == KeeperReport(agent_state="Waiting")
 
 
+def test_an_entry_that_waits_is_a_place_in_the_list() -> None:
+    waiting = {"state": "Preparing", "code": "", "message": "", "waitingFor": 4095}
+    assert reports.keeper_report(wire_report(workspace=waiting)).waiting_for == 4095
+
+
 @pytest.mark.parametrize(
     "sections",
     [
         {"workspace": None},
+        {"workspace": {"state": "Preparing", "waitingFor": -1}},
+        {"workspace": {"state": "Preparing", "waitingFor": 4096}},
+        {"workspace": {"state": "Preparing", "waitingFor": True}},
+        {"workspace": {"state": "Preparing", "waitingFor": "0"}},
         {"workspace": {"state": "Splendid"}},
         {"workspace": {"state": ["Ready"]}},
         {"workspace": {"state": "Failed", "code": "Bad Code\n"}},
