@@ -25,16 +25,18 @@ class Reconciler:
         applier: Applier,
         plan_session: Callable[[SessionWorld], Plan],
         plan_sandbox: Callable[[SandboxWorld], Plan],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._observer = observer
         self._applier = applier
         self._plan_session = plan_session
         self._plan_sandbox = plan_sandbox
-        self._measured = Measured()
+        self._measured = Measured(clock)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Make one pass; what it raises is one of `errors.py`."""
-        began = time.monotonic()
+        began = self._clock()
         if key.kind == SESSION:
             return await self._session(key, began)
         return await self._sandbox(key, began)
@@ -48,7 +50,7 @@ class Reconciler:
         self._measured.session(view.world, plan, outcome, began)
         if outcome.seen_to_post_ms is not None:
             metrics.SEEN_TO_POST_SECONDS.observe(outcome.seen_to_post_ms / 1000)
-        _say(view.subject, plan, outcome, time.monotonic() - began)
+        _say(view.subject, plan, outcome, self._clock() - began)
         return outcome
 
     async def _sandbox(self, key: Key, began: float) -> Outcome:
@@ -58,7 +60,7 @@ class Reconciler:
         plan = self._plan_sandbox(view.world)
         outcome = await self._applier.apply(view.subject, plan, view.world.now)
         self._measured.sandbox(view.world, plan, outcome)
-        _say(view.subject, plan, outcome, time.monotonic() - began)
+        _say(view.subject, plan, outcome, self._clock() - began)
         return outcome
 
 

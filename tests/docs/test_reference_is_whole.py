@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import Gauge
 
-from generate import crd_files, names_page, reference_pages
-from sandhold import names, reasons, settings
+from generate import crd_files, metrics_page, names_page, reference_pages
+from sandhold import metrics, names, reasons, settings
 from sandhold.backends.model import Backends, Egress, Tier
 from sandhold.snapshots.stores.settings import S3StoreConfig
 
@@ -84,6 +85,24 @@ def test_every_reason_in_the_code_is_documented_and_every_documented_one_is_in_t
 def test_every_setting_is_documented(program: type) -> None:
     for name in program.model_fields:  # type: ignore[attr-defined]
         assert f"| `SANDHOLD_{name.upper()}` |" in text("settings")
+
+
+def test_every_metric_is_documented_with_its_labels() -> None:
+    declared = list(metrics_page.declared())
+    assert len(declared) > 30
+    for metric in declared:
+        line = next(each for each in text("metrics").splitlines() if f"| `{metrics_page.full_name(metric)}` |" in each)
+        assert all(f"`{label}`" in line for label in metric._labelnames)
+
+
+@pytest.mark.parametrize("fault", [("", ()), ("Words.", ("undescribed",))])
+def test_a_metric_without_words_stops_the_generator(
+    fault: tuple[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Gauge("sandhold_new", fault[0], fault[1], registry=None)
+    monkeypatch.setattr(metrics, "NEW", made, raising=False)
+    with pytest.raises(metrics_page.UndescribedMetricError, match="sandhold_new"):
+        metrics_page.metrics_page()
 
 
 def test_every_name_we_put_into_the_world_is_documented() -> None:

@@ -57,7 +57,9 @@ class Applier:
         recorder: Recorder,
         *,
         leads: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._leads = leads
         self._cache = cache
         self._memory = memory
@@ -122,9 +124,9 @@ class Applier:
         self._memory.refused.pop(session)
         seen = self._memory.seen.pop(session)
         if changed:
-            outcome.posted_at = time.monotonic()
+            outcome.posted_at = self._clock()
         if changed and seen is not None:
-            outcome.seen_to_post_ms = round((time.monotonic() - seen) * 1000, 2)
+            outcome.seen_to_post_ms = round((self._clock() - seen) * 1000, 2)
         return changed
 
     async def _write_status(self, wanted: WriteStatus) -> bool:

@@ -78,9 +78,11 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
     )
     recorder = Recorder(door, settings.pod_name, monotonic)
     orders = Orders(movers, observer.histories, memory, authority.grant_key, monotonic)
-    applier = Applier(cache, memory, Writes(door, cache, memory, monotonic), orders, recorder, leads=leads)
-    reconciler = Reconciler(observer, applier, plan_session, plan_sandbox)
-    router = Router(cache, queue, memory)
+    applier = Applier(
+        cache, memory, Writes(door, cache, memory, monotonic), orders, recorder, leads=leads, clock=monotonic
+    )
+    reconciler = Reconciler(observer, applier, plan_session, plan_sandbox, monotonic)
+    router = Router(cache, queue, memory, monotonic)
     kinds = watched_kinds(backends().installation_id)
     movers.subscribe(router.keeper_changed)
     return Parts(
@@ -91,7 +93,7 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
         observer=observer,
         reconciler=reconciler,
         router=router,
-        relister=Relister(door, cache, router, kinds, settings.resync_seconds, heartbeats=heartbeats),
+        relister=Relister(door, cache, router, kinds, settings.resync_seconds, heartbeats=heartbeats, clock=monotonic),
         workers=Workers(queue, reconciler, cache, recorder, heartbeats=heartbeats),
         sweeper=Sweeper(
             door=door,

@@ -89,8 +89,8 @@ class Gauges:
         """When the archive that the session would lose least with was made; empty without one."""
         name = (session["status"].get("snapshot") or {}).get("name")
         found = self._cache.get(SNAPSHOT, session["metadata"].get("namespace", ""), name) if name else None
-        made: str = ((found or {}).get("status") or {}).get("createdAt") or ""
-        return made if made.endswith("Z") else ""
+        made = ((found or {}).get("status") or {}).get("createdAt")
+        return made if isinstance(made, str) and made.endswith("Z") else ""
 
 
 def _seconds(moment: str) -> float:

@@ -34,7 +34,10 @@ SANDBOX_DELAY = 0.5
 class Router:
     """An `EventSink` that feeds the cache and wakes keys."""
 
-    def __init__(self, cache: Cache, queue: WorkQueue, memory: Memory) -> None:
+    def __init__(
+        self, cache: Cache, queue: WorkQueue, memory: Memory, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         self._cache = cache
         self._queue = queue
         self._memory = memory
@@ -161,7 +164,7 @@ class Router:
     def _note_new(self, session: KubeObject) -> None:
         metadata = session["metadata"]
         if self._cache.get(SESSION, metadata.get("namespace", ""), metadata["name"]) is None:
-            self._memory.seen.put(metadata["uid"], time.monotonic())
+            self._memory.seen.put(metadata["uid"], self._clock())
 
 
 def _key(obj: KubeObject) -> Key:
