@@ -5,6 +5,7 @@ seems to would prove nothing.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def _session_world(said: dict[str, Any]) -> SessionWorld:
     }
     if keeper is not None:
         changes["keepers"] = {pods[0]["metadata"]["uid"]: _keeper(keeper, session)}
+    if "nodes" in said:
+        changes["installation"] = worlds.an_installation(nodes=worlds.some_nodes(**said.pop("nodes")))
     if said.pop("walls", "standing") == "missing":
         changes["policy"] = ABSENT
     if said.pop("nameIsTaken", False):
@@ -85,7 +88,7 @@ def _sandbox_world(said: dict[str, Any]) -> SandboxWorld:
         raise TypeError("a sandbox's world needs the sandbox")
     sandbox = found.value
     changes: dict[str, Any] = {"sandbox": sandbox}
-    for word, field in (("policy", "policy"), ("account", "service_account")):
+    for word, field in (("policy", "policy"), ("account", "service_account"), ("budget", "disruption_budget")):
         if said.pop(word, "ours") == "missing":
             changes[field] = ABSENT
     if said.pop("foreignPolicy", False):
@@ -156,6 +159,13 @@ def _keeper(said: Mapping[str, Any], session: SandboxSession) -> Any:
     report = said.pop("report", {})
     if "evidence" in said:
         report = {**report, "evidence": worlds.some_evidence(**said.pop("evidence"))}
+    match said.pop("holds", ""):
+        case "nothing":
+            report = {"kept": None, "guard": None, **report}
+        case "everything":
+            report = {"kept": worlds.HELD, "guard": worlds.GUARDED, **report}
+    if "level" in said:
+        report = {**report, "guard": replace(worlds.GUARDED, level=said.pop("level"))}
     keeper = worlds.a_keeper(
         said.pop("stage"),
         epoch=slot.epoch if slot is not None else 1,
@@ -182,9 +192,13 @@ def _history(said: Any) -> Observed[SlotHistory] | StoreTrouble:
     return worlds.a_history(head, content)
 
 
-def _manifest(number: str) -> Manifest:
+def _manifest(said: str) -> Manifest:
+    """An archive by its number, such as `1-2`; `1-2 checkpoint` for one that is not final."""
+    number, _, kind = said.partition(" ")
     epoch, _, sequence = number.partition("-")
-    return worlds.an_archive(int(epoch), int(sequence))
+    if kind not in ("", "checkpoint"):
+        raise ValueError(f"a golden case says what nobody reads: {said}")
+    return worlds.an_archive(int(epoch), int(sequence), final=not kind)
 
 
 def _nothing_left(said: Mapping[str, Any]) -> None:
