@@ -44,6 +44,7 @@ def _all_sandboxes() -> tuple[AgentSandbox, ...]:
         {},
         {"ports": [{"name": "http", "port": 8080}]},
         {"workspace": {"entries": [{"path": "a/b", "file": {"content": "hello"}}]}},
+        {"workspace": {"entries": [{"path": "a", "configMap": {"name": "c"}}, {"path": "b", "secret": {"name": "s"}}]}},
     )
     return tuple(
         worlds.a_sandbox(
@@ -128,6 +129,8 @@ def keepers(draw: st.DrawFn, epoch: int) -> Keeper:
     """Keepers at every stage, connected or silent, with evidence good and bad."""
     stage = draw(st.sampled_from(("Empty", "Preparing", "Failed", "Ready", "Ready", "Open", "Open", "Ended", "Stored")))
     report: dict[str, Any] = {}
+    if stage == "Preparing":
+        report = {"waiting_for": draw(st.sampled_from((None, 0, 1, 2, 4095)))}
     if stage == "Failed":
         codes = ("invalid_snapshot", "workspace_setup_failed", "snapshot_store_unavailable", "nonsense")
         report = {"workspace_code": draw(st.sampled_from(codes))}
