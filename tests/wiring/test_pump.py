@@ -14,11 +14,12 @@ from sandhold.cluster.client import KubeDoor
 from sandhold.cluster.memory import Memory
 from sandhold.cluster.reading import INDICES
 from sandhold.desired.world import KubeObject
-from sandhold.handlers import relist
+from sandhold.handlers import kopf_pump, relist
 from sandhold.handlers.kopf_pump import KopfPump
 from sandhold.handlers.pump import WatchFailedError, watched_kinds
 from sandhold.handlers.relist import Relister
 from sandhold.handlers.routing import Router
+from sandhold.heartbeats import Heartbeats
 from sandhold.workqueue import Key, WorkQueue
 from testkit.api_server import GROUP, ApiServer
 from testkit.fault_proxy import FaultProxy
@@ -282,3 +283,22 @@ def test_kopf_is_told_to_keep_its_hands_off(configuration: Configuration) -> Non
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert not registry._indexing.get_all_handlers()
+
+
+async def test_watchers_are_a_sign_of_life_and_a_missing_one_is_missed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kopf_pump, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(kopf_pump, "WATCHERS_SECONDS", 3.0)
+    heartbeats = Heartbeats()
+    rig.pump = KopfPump(rig.pump._configuration, KINDS, heartbeats=heartbeats)
+    await rig.start()
+    await eventually(lambda: "watches" in heartbeats.ages(), "the loop began")
+    beat = heartbeats._beats["watches"]
+    began = beat._due
+    await eventually(lambda: beat._due > began, "all watchers are there")
+    watcher = next(task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for pods"))
+    watcher.set_name("hidden")
+    await eventually(lambda: bool(heartbeats.late()), "one is missing")
+    watcher.set_name("watcher for pods.v1@None")
+    await eventually(lambda: not heartbeats.late(), "it is back")
