@@ -70,8 +70,12 @@ class FakeMover:
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Message] = field(default_factory=list)
     received: list[Received] = field(default_factory=list)
-    verdict: Callable[[Received], Message] = lambda _: {"type": "stored", "key": "k"}
-    """What an archive that came whole is told."""
+    verdict: Callable[[Received], Message] = field(init=False)
+    """What an archive that came whole is told. `stored` unless a test has another idea."""
+    highest: int = 0
+    """The number that the last archive was given."""
+    hold_verdicts: asyncio.Event | None = None
+    """An archive that came whole is told nothing until this is set."""
     refusal: Message | None = None
     """Said instead of a welcome."""
     fail_after_bytes: int | None = None
@@ -82,6 +86,7 @@ class FakeMover:
     """What the keeper said that the real mover would hang up on."""
 
     def __post_init__(self) -> None:
+        self.verdict = self.stored
         self._changed = asyncio.Condition()
         self._server: asyncio.Server | None = None
         self._control: asyncio.StreamWriter | None = None
@@ -103,6 +108,11 @@ class FakeMover:
         for connection in list(self._connections):
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def stored(self, _: Received) -> Message:
+        """The verdict of a mover that has stored an archive and numbered it."""
+        self.highest += 1
+        return {"type": "stored", "key": "k", "sequence": self.highest}
 
     @property
     def report(self) -> Message:
@@ -209,6 +219,9 @@ class FakeMover:
         received = Received(grant, bytes(layer), bytes(records), message)
         self.received.append(received)
         await wire.write_json(writer, {"type": "wait"})
+        await self._notify()
+        if self.hold_verdicts is not None:
+            await self.hold_verdicts.wait()
         await wire.write_json(writer, self.verdict(received))
         await self._notify()
         await reader.read()

@@ -1,6 +1,7 @@
 """What a keeper is put through again and again: to an open gate, an archive, a restore in another pod."""
 
 import json
+import time
 from typing import Any
 
 from testkit import trees
@@ -28,12 +29,38 @@ async def archived(mover: FakeMover, sequence: int = 1) -> Received:
     report = await mover.until_report(
         lambda r: (
             len(mover.reports) > before
-            and (r["archive"] or {}).get("sequence") == sequence
+            and (r["archive"] or {}).get("sequence", 0) >= sequence
             and r["archive"]["state"] != "Running"
         )
     )
     assert report["archive"]["state"] == "Stored", report["archive"]
     return mover.received[-1]
+
+
+async def keep(mover: FakeMover, *, final: bool, seconds: int = 3600, **fields: Any) -> None:
+    """Give the keeper a standing grant: `standing-final` or `standing-checkpoint`."""
+    grant = "standing-final" if final else "standing-checkpoint"
+    expires = int(time.time()) + seconds
+    await mover.order(**{"verb": "keep", "final": final, "expires": expires, "maxBytes": 0, "grant": grant, **fields})
+    kind = "final" if final else "checkpoint"
+    await mover.until_report(lambda r: (r["kept"] or {}).get(kind) == expires)
+
+
+async def guard(mover: FakeMover, *, size: int = 0, limit: int = 0, interval: int = 0) -> None:
+    """Tell the keeper how large the workspace may be, and how often to make checkpoints."""
+    order = {"sizeBytes": size, "limitBytes": limit, "intervalSeconds": interval}
+    await mover.order(verb="guard", **order)
+    await mover.until_report(lambda r: r["guard"] and order.items() <= r["guard"].items())
+
+
+async def at_work(pod: KeeperPod, mover: FakeMover, *argv: str) -> str:
+    """A pod with a real init whose agent runs; the challenge of that init."""
+    await ready(pod, mover)
+    pod.start_init()
+    challenge = await waiting_init(mover)
+    await mover.order(verb="open", challenge=challenge, word=word(pod, *argv))
+    await mover.until_report(lambda r: r["agent"]["state"] == "Running")
+    return challenge
 
 
 async def restored(pod: KeeperPod, mover: FakeMover, snapshot: Snapshot) -> dict[str, Any]:

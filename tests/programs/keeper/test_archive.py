@@ -18,7 +18,7 @@ import pytest
 from testkit import trees
 from testkit.fake_mover import FakeMover
 from testkit.keeper_pod import AGENT_UID, KeeperPod, eventually
-from testkit.keeper_stories import archived, opened, prepare, restored, waiting_init, word
+from testkit.keeper_stories import archived, guard, keep, opened, prepare, restored, waiting_init, word
 from testkit.trees import MIB, ODD
 
 # ruff: noqa: ASYNC220, ASYNC221  # the tools that a test waits for are the test
@@ -88,25 +88,24 @@ while True:
 async def test_files_that_a_power_loss_tore_do_not_lock_a_workspace_in(
     pod: KeeperPod, mover: FakeMover, rest: bytes
 ) -> None:
-    """Word, orders and the note of the last archive need not have reached the disk; workspace and marker did."""
+    """What is not made durable need not have reached the disk; workspace and marker did."""
     await opened(pod, mover)
     (pod.workspace / "file").write_text("kept")
     await archived(mover)
-    await mover.order(verb="end", graceSeconds=10)
-    await eventually((pod.gate / "orders.json").exists, "the end is passed on")
+    await guard(mover, interval=3600)
+    await keep(mover, final=True)
     pod.stop_keeper()
-    for torn in (pod.gate / "word.json", pod.gate / "orders.json", pod.private / "stored.json"):
+    private = [pod.private / name for name in ("stored.json", "grants.json", "guard.json")]
+    for torn in (pod.gate / "word.json", pod.gate / "orders.json", *private):
         torn.write_bytes(rest)
     before = len(mover.reports)
     await mover.meet(pod.start_keeper)
     report = await mover.until_report(lambda r: len(mover.reports) > before and r["workspace"]["state"] == "Ready")
     assert report["gate"]["opened"] not in ("", "a" * 32), "somebody may have written: nobody may take it for unused"
-    assert report["archive"] is None
+    assert (report["archive"], report["kept"], report["guard"]) == (None, None, None)
     assert (await archived(mover, 2)).records.startswith(b'{"path":"file"')
     await mover.order(verb="open", challenge="a" * 32, word={"argv": [], "env": {}, "workingDir": "/"})
-    await mover.order(verb="archive", sequence=3, final=True, grant="archive-3")
-    report = await mover.until_report(lambda r: (r["archive"] or {}).get("sequence") == 3)
-    assert report["gate"]["opened"] != "a" * 32, "an end that was ordered holds"
+    await mover.until_report(lambda r: r["gate"]["opened"] == "a" * 32)
 
 
 async def test_a_tree_that_changes_under_the_walk_gives_an_archive_that_is_whole(mover: FakeMover) -> None:
@@ -154,7 +153,7 @@ async def test_a_mover_that_fails_says_why_and_a_new_order_tries_again(pod: Keep
     await mover.order(verb="archive", sequence=1, final=True, grant="g")
     await mover.until_report(lambda r: r["archive"]["code"] == "snapshot_store_unavailable")
 
-    mover.verdict = lambda _: {"type": "stored", "key": "k"}
+    mover.verdict = mover.stored
     await archived(mover)
 
 
@@ -166,7 +165,7 @@ async def test_a_mover_that_goes_in_the_middle_is_tried_again_by_the_next_order(
     mover.verdict = lambda _: {"type": "unheard-of"}
     await mover.order(verb="archive", sequence=1, final=True, grant="g")
     await mover.until_report(lambda r: r["archive"] and r["archive"]["code"] == "snapshot_store_unavailable")
-    mover.verdict = lambda _: {"type": "stored", "key": "k"}
+    mover.verdict = mover.stored
     await archived(mover)
 
 
@@ -203,7 +202,7 @@ async def test_sigterm_waits_for_the_order_to_archive_what_no_archive_has(pod: K
     mover.verdict = lambda _: {"type": "failed", "code": "snapshot_store_unavailable", "message": "", "retryable": True}
     await mover.order(verb="archive", sequence=1, final=True, grant="g")
     await mover.until_report(lambda r: (r["archive"] or {}).get("state") == "Failed")
-    mover.verdict = lambda _: {"type": "stored", "key": "k"}
+    mover.verdict = mover.stored
     await mover.order(verb="archive", sequence=1, final=True, grant="g")
     await eventually(pod.has_ended, "the keeper has ended")
     assert [received.done["files"] for received in mover.received] == [1, 1]
