@@ -14,7 +14,7 @@ from sandhold.api.pod import EnvVar
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession, SandboxSessionStatus
 from sandhold.backends.admit import Admission, admit
-from sandhold.desired import conditions, ownership, runtime, snapshot
+from sandhold.desired import conditions, ownership, runtime, snapshot, volumes
 from sandhold.desired.seen import SeenPod, see_pod
 from sandhold.desired.world import (
     Absent,
@@ -258,6 +258,9 @@ def admission_of(
     classes = installation.runtime_classes
     if not isinstance(classes, Present):
         return classes if isinstance(classes, Unknown) else Unknown("the RuntimeClasses are not known")
+    forbidden = volumes.sources_refusal(sandbox, installation.operator_namespace)
+    if forbidden is not None:
+        return forbidden
     admitted = admit(sandbox, installation.backends, classes.value, env)
     if isinstance(admitted, Admission) and runtime.runtime_of(admitted.handler) is None:
         what = f"RuntimeClass {admitted.runtime_class} has the handler {admitted.handler}"

@@ -12,6 +12,7 @@ from sandhold.api.quantity import quantity_bytes
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.workspace import ConfigMapEntry, Entry, SecretEntry
 from sandhold.desired import environment
+from sandhold.reasons import Refusal, RefusalCode, refuse
 
 GATE = "gate"
 HINTS = "hints"
@@ -76,6 +77,23 @@ def _sources(sandbox: AgentSandbox) -> dict[str, ConfigMapEntry | SecretEntry]:
         if name is not None and entry.source is not None:
             found[name] = entry.source
     return found
+
+
+def sources_refusal(sandbox: AgentSandbox, operator_namespace: str) -> Refusal | None:
+    """Why the sources may not be mounted: in our own namespace Secrets hold the keys of the whole installation.
+
+    Elsewhere whoever may make an AgentSandbox may read the namespace's Secrets through it, as with pods.
+    """
+    if sandbox.metadata.namespace != operator_namespace:
+        return None
+    for place, entry in enumerate(sandbox.spec.workspace.entries):
+        if entry.secret is not None:
+            message = (
+                f"spec.workspace.entries[{place}].secret of AgentSandbox {sandbox.metadata.name}: no Secret of the "
+                f"operator's own namespace {operator_namespace} is shown to an agent"
+            )
+            return refuse(RefusalCode.SPEC_REFUSED, message, "Keep AgentSandboxes in namespaces of their own.")
+    return None
 
 
 def pod_volumes(sandbox: AgentSandbox) -> list[dict[str, Any]]:

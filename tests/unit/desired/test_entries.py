@@ -11,6 +11,7 @@ from sandhold.backends.admit import Admission
 from sandhold.desired import difference, orders, volumes
 from sandhold.desired.pod import PodMaterial, sandbox_pod
 from sandhold.desired.situation import admission_of
+from sandhold.reasons import Refusal, RefusalCode
 from testkit import worlds
 from testkit.laws import decide
 
@@ -168,3 +169,14 @@ def test_the_word_goes_when_the_source_came() -> None:
     waiting = plan_while(sandbox, 1).status
     assert plan_while(sandbox, 1, waiting).status is None
     assert workspace_ready(plan_while(sandbox, None, waiting))[0] != "EntrySourceMissing"
+
+
+def test_secrets_of_the_operators_own_namespace_are_shown_to_nobody() -> None:
+    installation = worlds.an_installation()
+    for entry, is_refused in ((ENTRIES[3], True), (ENTRIES[1], False)):
+        sandbox = worlds.a_sandbox({"workspace": {"entries": [entry]}}, namespace=installation.operator_namespace)
+        decided = admission_of(sandbox, installation)
+        assert isinstance(decided, Refusal) == is_refused
+        if isinstance(decided, Refusal):
+            assert decided.code == RefusalCode.SPEC_REFUSED
+            assert "spec.workspace.entries[0].secret" in decided.message
