@@ -144,13 +144,31 @@ def test_the_selectors_find_the_pods(rendered: Objects) -> None:
 def test_everybody_reaches_keepers_and_canary_port_and_the_operator_alone_its_own(rendered: Objects) -> None:
     rules = only(rendered, "NetworkPolicy", "sandhold-mover")["spec"]["ingress"]
     admitted = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
-    assert admitted.keys() == {names.PORT_KEEPERS, names.PORT_OPERATORS, names.PORT_CANARY}
+    assert admitted.keys() == {names.PORT_KEEPERS, names.PORT_OPERATORS, names.PORT_CANARY, names.PORT_METRICS}
     assert admitted[names.PORT_KEEPERS] is None
     assert admitted[names.PORT_CANARY] is None
     operator = only(rendered, "Deployment", "sandhold-operator")["spec"]["template"]["metadata"]["labels"]
     [peer] = admitted[names.PORT_OPERATORS] or []
     assert peer["podSelector"]["matchLabels"].items() <= operator.items()
     assert "namespaceSelector" not in peer
+
+
+def test_metrics_are_for_everybody_or_for_those_who_are_named(rendered: Objects) -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    narrowed = render("--set", "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring")
+    for objects, peers in ((rendered, None), (narrowed, [peer])):
+        for name in ("sandhold-operator", "sandhold-mover"):
+            rules = only(objects, "NetworkPolicy", name)["spec"]["ingress"]
+            [rule] = [rule for rule in rules if {"port": names.PORT_METRICS, "protocol": "TCP"} in rule["ports"]]
+            assert rule.get("from") == peers
+            assert len(rule["ports"]) == 1
+
+
+def test_the_form_of_the_log_reaches_both_programs() -> None:
+    objects = render("--set", "operator.logFormat=text,mover.logFormat=text")
+    for name in ("sandhold-operator", "sandhold-mover"):
+        [container] = pod_of(objects, name)["containers"]
+        assert {"name": "SANDHOLD_LOG_FORMAT", "value": "text"} in container["env"]
 
 
 @pytest.mark.parametrize("name", ["sandhold-operator", "sandhold-mover"])
@@ -262,6 +280,7 @@ def test_a_digest_wins_over_a_tag() -> None:
         ("backends.sandbox_ttl_seconds=0", "sandbox_ttl_seconds"),
         ("operator.replica=2", "replica"),
         ("operator.workers=0", "workers"),
+        ("mover.logFormat=xml", "logFormat"),
         ("mover.spool.sizeLimit=lots", "sizeLimit"),
         ("stores.other.existingSecret=x", "stores.other"),
         ("stores.main.existingSecret=null", "existingSecret"),

@@ -73,6 +73,14 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
+{{- define "sandhold.metricsRule" -}}
+- ports:
+    - {port: 8080, protocol: TCP}
+  {{- with .Values.networkPolicy.metricsFrom }}
+  from: {{ toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
 {{- define "sandhold.backends" -}}
 {{ .Values.backends | mustToPrettyJson }}
 {{- end }}
