@@ -106,9 +106,7 @@ class Story:
     def _walk(self, pod: Object) -> list[str]:
         script = f"python3 - {shlex.quote('/workspace')}"
         said = self._cluster.execute(NAMESPACE, pod["metadata"]["name"], "sh", "-c", script, stdin=WALKER.read_text())
-        # AGENTS.md is an entry of the sandbox, written anew at each start: its time is not the agent's.
-        own = b"AGENTS.md".hex()
-        return [line for line in said.splitlines() if json.loads(line)["path"] != own]
+        return said.splitlines()
 
     def _look_inside(self, pod: Object) -> None:
         banner = self._execute(pod, "cat /proc/version; dmesg 2>/dev/null | head -n 3")
