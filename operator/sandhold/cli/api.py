@@ -118,11 +118,24 @@ class Api:
                 url, headers=headers, protocols=protocols, heartbeat=30, max_msg_size=MOST_LINE, **options
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise answered(error.status, str(error.message).encode(), asked) from error
+            raise answered(error.status, await self._said(url, error), asked) from error
         except _NETWORK as error:
             raise unreachable(self.host, error) from error
         async with socket:
             yield socket
+
+    async def _said(self, url: str, error: aiohttp.WSServerHandshakeError) -> bytes:
+        """Why a websocket was refused. The library drops the words; a plain request starts nothing and hears them."""
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        try:
+            response = await self._rest.request(
+                "GET", url, headers=await self._headers(), _preload_content=False, _request_timeout=timeout
+            )
+            async with response:
+                body = await response.read()
+                return bytes(body) if response.status == error.status else error.message.encode()
+        except _NETWORK:
+            return error.message.encode()
 
     async def _call(
         self,

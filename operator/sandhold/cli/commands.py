@@ -37,8 +37,8 @@ def command(group: typer.Typer, name: str, *, has_output: bool = True) -> Callab
         def run(context_: typer.Context, **given: Any) -> None:
             before: Mapping[str, Any] = context_.obj or {}
             here: dict[str, Any] = {each: given.pop(each) for each in shared}
-            call = Call(**{each: before.get(each) if value is None else value for each, value in here.items()})
-            raise typer.Exit(run_to_end(body(call, **given)))
+            here |= {each: value for each, value in before.items() if here[each] is None}
+            raise typer.Exit(run_to_end(body(Call(**here), **given)))
 
         _declare(run, [*own, *_parameters(shared)], body.__doc__)
         group.command(name)(run)
@@ -82,14 +82,15 @@ def _declare(run: Callable[..., None], parameters: Sequence[inspect.Parameter], 
 def run_to_end(work: Awaitable[int | None]) -> int:
     """Run a command; its exit code."""
     try:
-        return asyncio.run(_awaited(work)) or ExitCode.DONE
+        code = asyncio.run(_awaited(work)) or ExitCode.DONE
+        sys.stdout.flush()
     except CliError as error:
         fail(error)
         return error.code
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("\nsandhold: interrupted\n")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except BrokenPipeError:  # also of an exec's output
         # Python flushes standard output at its end, and would complain about the pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.CUT_OFF
@@ -98,6 +99,7 @@ def run_to_end(work: Awaitable[int | None]) -> int:
         what = f"defect: {type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"  # noqa: PTH119
         fail(CliError(what, "please report this line together with the command"))
         return ExitCode.FAILED
+    return code
 
 
 def fail(error: CliError) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config
-from kubernetes_asyncio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, load_kube_config
+from kubernetes_asyncio.config.kube_config import load_kube_config
 
 from sandhold.cli.failures import CliError, ExitCode
 
@@ -37,7 +37,7 @@ async def connect(kubeconfig: str | None, context: str | None) -> Connection:
     configuration = Configuration()
     # Python 3.13 refuses CAs that every other client of Kubernetes takes.
     configuration.disable_strict_ssl_verification = True
-    named = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
+    named = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     if not _is_there(named):
         return _in_cluster(configuration, named, is_asked_for=kubeconfig is not None or context is not None)
     try:

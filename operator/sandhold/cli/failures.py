@@ -132,7 +132,9 @@ def not_found(asked: Asked) -> CliError:
 def _absent(document: Mapping[str, Any], asked: Asked) -> CliError:
     """A 404 about an object names it; one about a kind that is not served does not."""
     details = document.get("details")
-    if asked.name and isinstance(details, Mapping) and details.get("name"):
+    is_named = isinstance(details, Mapping) and bool(details.get("name"))
+    is_always_served = "." not in asked.plural
+    if asked.name and (is_named or is_always_served):
         return not_found(asked)
     return CliError(
         f"the cluster serves no {asked.kind} objects",
