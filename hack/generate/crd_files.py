@@ -14,11 +14,12 @@ FOLDERS = ("crds", "charts/sandhold/files/crds")
 
 def files() -> dict[str, str]:
     """Every file that is generated, by path."""
-    texts = {f"{kind.facts.plural}.yaml": HEADER + _yaml(crd(kind)) for kind in KINDS}
+    texts = {f"{kind.facts.plural}.yaml": HEADER + dumped(crd(kind)) for kind in KINDS}
     return {f"{folder}/{name}": text for folder in FOLDERS for name, text in texts.items()}
 
 
-def _yaml(document: dict[str, Any]) -> str:
+def dumped(document: dict[str, Any]) -> str:
+    """A document as people would write it."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 

@@ -42,7 +42,7 @@ def metrics_page() -> str:
         missing = [label for label in labels if label not in metrics.LABELS]
         if missing or not text:
             raise UndescribedMetricError(f"{full_name(metric)}: needs a sentence, and LABELS these labels: {missing}")
-        rows.append((f"`{full_name(metric)}`", metric._type, ", ".join(f"`{each}`" for each in labels), text))  # noqa: SLF001
+        rows.append((f"`{full_name(metric)}`", str(metric._type), ", ".join(f"`{each}`" for each in labels), text))  # noqa: SLF001
     if surplus := metrics.LABELS.keys() - used:
         raise UndescribedMetricError(f"LABELS describes what no metric has: {sorted(surplus)}")
     parts = [
