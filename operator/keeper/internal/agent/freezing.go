@@ -6,6 +6,10 @@ import (
 	"sandhold.dev/keeper/internal/gate"
 )
 
+// patience is how many looks a process has to leave the kernel. In it it does nothing new, and a parent in vfork never
+// leaves it while its child is stopped.
+const patience = 50
+
 // stillFor is how many looks in a row have to find everybody stopped: a process counts as stopped as soon as its first
 // thread is.
 const stillFor = 2
@@ -36,7 +40,8 @@ func (p *initProcess) holdStill() {
 		return
 	}
 	p.freeze.looks++
-	if !nobody && anybody(moves) {
+	isPatient := p.freeze.looks < patience
+	if !nobody && anybody(func(state byte) bool { return moves(state) && (isPatient || state != 'D') }) {
 		p.freeze.still = 0
 		return
 	}
