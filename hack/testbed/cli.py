@@ -9,9 +9,11 @@ from pathlib import Path
 
 from testbed import (
     bringing_up,
+    choice,
     components,
     containers,
     daemons,
+    kind_cluster,
     locks,
     network,
     packages,
@@ -30,6 +32,9 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     verb: Callable[[argparse.Namespace], int] = options.verb
     try:
+        cluster = choice.chosen()
+        if cluster.provider is choice.Provider.KIND:
+            return _on_kind(options, cluster)
         return verb(options)
     except TestbedError as error:
         print(f"hack/cluster: {error}", file=sys.stderr)
@@ -37,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hack/cluster", description="The native test cluster of this project.")
+    parser = argparse.ArgumentParser(prog="hack/cluster", description="The test cluster of this project.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     for name, verb, text in (
         ("build", _build, "build the cluster's parts into the cache, without starting anything"),
@@ -63,6 +68,29 @@ def _parser() -> argparse.ArgumentParser:
     inside.set_defaults(verb=_exec_net)
     inside.add_argument("command", nargs="+")
     return parser
+
+
+def _on_kind(options: argparse.Namespace, cluster: choice.Choice) -> int:
+    """The verbs that a cluster of kind has; kubeconfig and env are the same for both."""
+    kind = kind_cluster.KindCluster(cluster.engine)
+    if options.verb in (_kubeconfig, _env):
+        answer: int = options.verb(options)
+        return answer
+    if options.verb is _status:
+        is_up = kind.is_up()
+        print(f"kind ({cluster.engine}), UNVERIFIED: {'serves' if is_up else 'does NOT serve'}")
+        return 0 if is_up else 1
+    actions: dict[object, Callable[[], object]] = {
+        _build: kind.build,
+        _up: kind.up,
+        _down: kind.down,
+        _load: lambda: kind.load(options.archive),
+    }
+    if options.verb not in actions:
+        raise TestbedError("a cluster of kind has no daemons and no network of its own to be used so")
+    with _alone():
+        actions[options.verb]()
+    return 0
 
 
 def _alone() -> AbstractContextManager[None]:
