@@ -115,10 +115,11 @@ class Case:
         self.metadata["managedFields"] = [managed(names.FIELD_MANAGER, *kept), managed(manager, label)]
 
     def set_owner(self, text: str | None) -> None:
-        """Somebody writes over the annotation; that owner is absent just as well."""
+        """Somebody wrote over the annotation, long ago; that owner is absent just as well."""
         self.metadata["annotations"].pop(names.ANNOTATION_OWNER)
         if text is not None:
             self.metadata["annotations"][names.ANNOTATION_OWNER] = text
+        self.__post_init__()
 
 
 def _age(case: Case, seconds: float | None) -> None:

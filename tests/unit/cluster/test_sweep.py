@@ -13,7 +13,7 @@ from sandhold.cluster.sweep import survey
 from sandhold.desired.orphans import Outcome
 from sandhold.desired.plan import Reference
 from sandhold.desired.world import Present, Unknown
-from sandhold.errors import InvalidError, SandholdError, UnavailableError
+from sandhold.errors import InvalidError, UnavailableError
 from sandhold.handlers.sweeper import Sweeper, SweepReport
 from sandhold.settings import OperatorSettings
 from testkit import worlds
@@ -30,7 +30,7 @@ class FaultyDoor:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
-        self.fails: Callable[[str, str], SandholdError | None] = lambda _verb, _kind: None
+        self.fails: Callable[[str, str], Exception | None] = lambda _verb, _kind: None
         self.asked: list[tuple[str, str, str]] = []
         self.deletions: list[tuple[Reference, str, str | None, int | None]] = []
 
@@ -288,6 +288,18 @@ async def test_the_row_is_not_handed_on_to_another_process(yard: Yard) -> None:
     await yard.sweep()
     yard.sweeper = yard.new_sweeper()
     await yard.sweep()
+    assert yard.is_there(target)
+
+
+async def test_a_sweep_that_did_not_come_to_its_end_breaks_the_row(yard: Yard) -> None:
+    target = yard.put(a_leftover())
+    await yard.sweep()
+    yard.door.fails = lambda _verb, _kind: RuntimeError("the process is in trouble")
+    with pytest.raises(RuntimeError):
+        await yard.sweep()
+    yard.door.fails = lambda _verb, _kind: None
+    report = await yard.sweep()
+    assert report.plan.verdicts[0].outcome is Outcome.FIRST_SEEN
     assert yard.is_there(target)
 
 
