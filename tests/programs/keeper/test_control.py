@@ -12,7 +12,7 @@ import pytest
 
 from testkit.fake_mover import FakeMover
 from testkit.keeper_pod import KeeperPod, eventually
-from testkit.keeper_stories import at_home, prepare, ready, waiting_init, word
+from testkit.keeper_stories import at_home, at_work, guard, keep, prepare, ready, waiting_init, word
 from testkit.pki import Installation
 
 KIB_OF_10_MIB = 10 * 1024
@@ -44,6 +44,19 @@ async def test_a_keeper_is_small_again_after_an_archive(pod: KeeperPod, mover: F
         (pod.workspace / f"small-{number}").write_bytes(b"x")
     await mover.order(verb="archive", sequence=1, final=True, grant="g")
     await mover.until_report(lambda report: report["archive"] and report["archive"]["state"] == "Stored")
+    await eventually(lambda: pod.resident_kib() <= KIB_OF_10_MIB, "the keeper gave its memory back", patience=5)
+
+
+async def test_a_keeper_that_guards_many_files_is_small(pod: KeeperPod, mover: FakeMover) -> None:
+    await at_work(pod, mover)
+    await keep(mover, final=False)
+    await keep(mover, final=True)
+    for folder in range(20):
+        (pod.workspace / f"folder-{folder}").mkdir()
+        for number in range(1000):
+            (pod.workspace / f"folder-{folder}" / f"a file whose name is of some length {number}").touch()
+    await guard(mover, size=1 << 40, limit=1 << 41, interval=1)
+    await mover.until_report(lambda report: (report["archive"] or {}).get("state") == "Stored")
     await eventually(lambda: pod.resident_kib() <= KIB_OF_10_MIB, "the keeper gave its memory back", patience=5)
 
 
