@@ -12,6 +12,7 @@ from typing import Literal
 Direction = Literal["up", "down"]
 """From the keeper to the mover, or back."""
 _PIECE = 64 * 1024
+_RECORDED = 1024 * 1024
 
 
 @dataclass(eq=False)
@@ -49,6 +50,8 @@ class MoverRoad:
     def __init__(self, target: int) -> None:
         self._target = target
         self.port = 0
+        self.sent_up: list[bytearray] = []
+        """What each connection has sent towards the mover, at most the first MiB: bytes as they are on the wire."""
         self._stops: list[Stop] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -110,7 +113,9 @@ class MoverRoad:
             back.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction) -> None:
-        passed = 0
+        passed, seen = 0, bytearray()
+        if direction == "up":
+            self.sent_up.append(seen)
         while True:
             stops = [stop for stop in self._stops if stop.direction == direction]
             piece = await reader.read(min([_PIECE, *(stop.room(passed) for stop in stops)]))
@@ -119,6 +124,7 @@ class MoverRoad:
             for stop in self._stops:
                 if stop.direction == direction:
                     await stop.pass_by(passed)
+            seen += piece[: max(0, _RECORDED - passed)]
             passed += len(piece)
             writer.write(piece)
             await writer.drain()
