@@ -136,6 +136,7 @@ func (k *keeper) checkpoint(ctx context.Context) outcome {
 	k.opening.Lock()
 	now, err := tree.Look(k.paths.Workspace, k.leftOut(), true)
 	k.opening.Unlock()
+	tidyAfter(now)
 	if err != nil {
 		log.Printf("looking for changes: %v", err) // the archive says what is wrong, if it is
 	}
@@ -179,6 +180,7 @@ func (k *keeper) takeBaseline() {
 	k.opening.Lock()
 	restored, err := tree.Look(k.paths.Workspace, k.leftOut(), true)
 	k.opening.Unlock()
+	tidyAfter(restored)
 	if err != nil {
 		log.Printf("looking at what was restored: %v", err) // the first checkpoint is made then, whatever changes
 		return

@@ -175,6 +175,7 @@ func (k *keeper) isGuarded() bool {
 func (g *guarding) measure(k *keeper) (used int64, isWhole bool) {
 	opensUp := g.isClosed && time.Since(g.openedAt) >= openUpEvery && k.opening.TryLock()
 	survey, err := tree.Look(k.paths.Workspace, nil, opensUp)
+	tidyAfter(survey)
 	if opensUp {
 		k.opening.Unlock()
 		g.hidden, g.openedAt = survey.Hidden, time.Now()

@@ -22,6 +22,8 @@ const (
 	spareThreads = 10
 	// collectAt keeps the heap of a process that mostly sleeps close to what it holds.
 	collectAt = 50
+	// manyNames is how many names a walk may see whose garbage is not worth a collection.
+	manyNames = 4096
 	// lastArchive bounds how long an archive may go on after SIGTERM; the kubelet's grace is what really ends it.
 	lastArchive = 15 * time.Minute
 	// lastOrderWithin bounds how long the end waits for an order to archive what no archive has.
@@ -126,6 +128,13 @@ func (k *keeper) stayForWork(within time.Duration) bool {
 			log.Printf("nobody asked for an archive within %s after SIGTERM", within)
 			return true
 		}
+	}
+}
+
+// tidyAfter gives back what a walk over many names left behind. After a small one that would cost more than the walk.
+func tidyAfter(survey tree.Survey) {
+	if survey.Fingerprint.Names() > manyNames {
+		giveMemoryBack()
 	}
 }
 

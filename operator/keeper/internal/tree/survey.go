@@ -37,6 +37,9 @@ type Fingerprint struct {
 	names int64
 }
 
+// Names is how many names it stands for.
+func (f *Fingerprint) Names() int64 { return f.names }
+
 func (f *Fingerprint) add(digest [sha256.Size]byte) {
 	for i := range f.sum {
 		f.sum[i] += binary.LittleEndian.Uint64(digest[8*i:])
