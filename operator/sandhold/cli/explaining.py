@@ -15,6 +15,7 @@ from sandhold.cli.reading import (
     condition_of,
     conditions_of,
     numbered,
+    phase_of,
     pod_of,
     refusal_of,
     spec_of,
@@ -52,8 +53,7 @@ class Told:
 
 def explain_session(raw: Object, sandbox: Object | None, told: Told) -> ExplanationShape:
     """A SandboxSession."""
-    metadata, status = raw["metadata"], status_of(raw)
-    phase = status.get("phase")
+    metadata, phase = raw["metadata"], phase_of(raw)
     wished = "Deleted" if "deletionTimestamp" in metadata else str(spec_of(raw).get("operatingMode") or "Running")
     return ExplanationShape(
         kind="SandboxSession",

@@ -30,6 +30,11 @@ def spec_of(raw: Object) -> Mapping[str, Any]:
     return _mapping(raw.get("spec"))
 
 
+def phase_of(raw: Object) -> str | None:
+    """Where a session is."""
+    return _text(status_of(raw).get("phase"))
+
+
 def conditions_of(raw: Object) -> list[ConditionShape]:
     """All conditions of an object."""
     found = status_of(raw).get("conditions")
@@ -98,7 +103,7 @@ def session_shape(raw: Object) -> SessionShape:
         uid=str(metadata.get("uid", "")),
         sandbox=str(_mapping(spec.get("sandboxRef")).get("name", "")),
         operating_mode=str(spec.get("operatingMode") or "Running"),
-        phase=_text(status.get("phase")),
+        phase=phase_of(raw),
         ready=ready is not None and ready.status == "True",
         reason=ready.reason if ready is not None else None,
         message=ready.message if ready is not None else None,
