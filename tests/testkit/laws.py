@@ -171,7 +171,8 @@ def _everything(world: World) -> list[Mapping[str, Any]]:
     if isinstance(world, SessionWorld):
         found += [world.squatter.value] if isinstance(world.squatter, Present) else []
     else:
-        found += [each.value for each in (world.policy, world.service_account) if isinstance(each, Present)]
+        made = (world.policy, world.service_account, world.disruption_budget)
+        found += [each.value for each in made if isinstance(each, Present)]
         found += list(world.squatters)
     return found
 
