@@ -11,6 +11,7 @@ from sandhold.cluster.cache import Cache
 from sandhold.cluster.election import TURN_SECONDS, Election
 from sandhold.cluster.kinds import RESOURCES
 from sandhold.cluster.movers import MATCH_SECONDS, MoverConnections
+from sandhold.errors import UnavailableError
 from sandhold.handlers import relist
 from sandhold.handlers.pump import WatchedKind
 from sandhold.handlers.relist import Relister
@@ -214,6 +215,36 @@ async def test_a_link_that_hangs_in_a_dial_turns_the_probe_and_one_that_is_given
         async with asyncio.timeout(5):
             while bench.heartbeats.late():  # noqa: ASYNC110 - a task's end, seen from outside
                 await asyncio.sleep(0.01)
+
+
+class Holding:
+    """An API server where another one holds the Lease, while it answers."""
+
+    answers = True
+
+    async def get(self, _: object) -> dict[str, Any]:
+        if not self.answers:
+            raise UnavailableError("away")
+        return {
+            "metadata": {"resourceVersion": "1"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 100_000},
+        }
+
+
+async def test_a_standby_is_able_while_it_reads_the_lease() -> None:
+    clock, door = Clock(), Holding()
+    election = Election(door, "system", "one", 15, clock)  # type: ignore[arg-type]
+    assert not election.is_able, "nothing is known yet"
+    assert not await election.try_acquire()
+    assert election.is_able
+    assert not election.is_held
+    door.answers = False
+    clock.now += 70
+    with pytest.raises(UnavailableError):
+        await election.try_acquire()
+    assert election.is_able, "a short outage takes nothing away"
+    clock.now += 10
+    assert not election.is_able
 
 
 class Calling:

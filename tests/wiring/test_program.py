@@ -218,6 +218,10 @@ def test_a_life(installation: Installation) -> None:
     code, text = process.asked(process.metrics, "/metrics")
     assert code == 200
     assert "sandhold_leader 1.0" in text
+    assert 'sandhold_refusals_total{code="sandbox_unavailable",kind="SandboxSession"} 1.0' in text
+    assert 'sandhold_sessions{phase="Starting"}' in text
+    assert "sandhold_backends_stale 1.0" in text
+    assert 'sandhold_heartbeat_age_seconds{loop="watches"}' in text
     key = base64.b64decode(secret["data"]["ca.key"]).decode()
     assert key.splitlines()[1] not in process.log.read_text()
     assert server.token not in process.log.read_text()
@@ -227,6 +231,12 @@ def test_a_life(installation: Installation) -> None:
     assert process.ends() == 0
     assert time.monotonic() - started < 4
     assert installation.holder() == "", "the Lease is given back"
+    lines = [json.loads(line) for line in process.log.read_text().splitlines()]
+    assert all(list(line)[:4] == ["ts", "level", "logger", "msg"] for line in lines)
+    about = [line for line in lines if line.get("name") == "quill"]
+    assert about
+    assert all({"kind", "namespace", "uid", "pass"} <= line.keys() for line in about)
+    assert [line["msg"] for line in lines if line["level"] == "ERROR"] == ["the new backends file is not in force"]
 
 
 def test_the_next_in_line_takes_over_at_once_from_one_that_ends_in_order(installation: Installation) -> None:

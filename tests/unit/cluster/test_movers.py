@@ -14,6 +14,7 @@ from sandhold.cluster.movers import MoverConnections
 from sandhold.desired.plan import Fence
 from sandhold.desired.world import SlotHistory, StoreTrouble, Unknown
 from sandhold.errors import UnavailableError
+from sandhold.heartbeats import Heartbeats
 from sandhold.mover.wire import PeerGoneError
 from testkit.reports import wire_report
 from testkit.scripted_mover import ScriptedMover, keeper_message, new_authority, operator_tls, scripted_movers
@@ -73,6 +74,35 @@ async def test_keepers_of_all_movers_are_one_table() -> None:
             report = keepers[POD].report
             assert report is not None
             assert report.marker_slot == "slot-1"
+
+
+async def test_counts_say_how_many_are_known_there_and_silent() -> None:
+    async with scripted_movers(AUTHORITY, 1) as (mover,):
+        mover.keepers = [keeper_message(POD), keeper_message(OTHER)]
+        async with connected(mover) as connections:
+            await until(lambda: connections.complete)
+            connections.set_endpoints([mover.address, "127.0.0.1:1"])
+            await mover.tell(keeper_message(OTHER, connected=False))
+            await until(lambda: not connections.keepers()[OTHER].connected)
+            assert connections.counts() == {
+                "movers": {"known": 2, "connected": 1, "synced": 1},
+                "keepers": {"connected": 1, "silent": 1},
+            }
+
+
+async def test_a_quiet_link_is_a_sign_of_life_and_one_that_nobody_wants_any_more_is_not_missed() -> None:
+    now = [0.0]
+    heartbeats = Heartbeats(lambda: now[0])
+    times = Times(connect=2, ping_after=0.05, hang_up_after=60, first_retry=0.01, last_retry=0.05)
+    async with scripted_movers(AUTHORITY, 1) as (mover,):
+        async with connected(mover, times=times, heartbeats=heartbeats) as connections:
+            await until(lambda: connections.complete)
+            now[0] += 1000
+            await until(lambda: not heartbeats.late())
+            connections.set_endpoints([])
+            await until(lambda: set(heartbeats._beats) == {"movers"})
+            now[0] += 1000
+            assert heartbeats.late() == []
 
 
 async def test_a_change_is_called_back_once_and_a_repetition_not() -> None:
