@@ -94,15 +94,17 @@ async def test_a_quiet_link_is_a_sign_of_life_and_one_that_nobody_wants_any_more
     now = [0.0]
     heartbeats = Heartbeats(lambda: now[0])
     times = Times(connect=2, ping_after=0.05, hang_up_after=60, first_retry=0.01, last_retry=0.05)
-    async with scripted_movers(AUTHORITY, 1) as (mover,):
-        async with connected(mover, times=times, heartbeats=heartbeats) as connections:
-            await until(lambda: connections.complete)
-            now[0] += 1000
-            await until(lambda: not heartbeats.late())
-            connections.set_endpoints([])
-            await until(lambda: set(heartbeats._beats) == {"movers"})
-            now[0] += 1000
-            assert heartbeats.late() == []
+    async with (
+        scripted_movers(AUTHORITY, 1) as (mover,),
+        connected(mover, times=times, heartbeats=heartbeats) as connections,
+    ):
+        await until(lambda: connections.complete)
+        now[0] += 1000
+        await until(lambda: not heartbeats.late())
+        connections.set_endpoints([])
+        await until(lambda: set(heartbeats._beats) == {"movers"})
+        now[0] += 1000
+        assert heartbeats.late() == []
 
 
 async def test_a_change_is_called_back_once_and_a_repetition_not() -> None:
