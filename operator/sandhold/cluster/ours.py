@@ -1,11 +1,9 @@
 """PURE: whether an object is one of ours. A name is never enough, and neither is one label."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from sandhold import names
 from sandhold.cluster.kinds import ACCOUNT, BUDGET, POD, POLICY
 from sandhold.cluster.reading import labels_of
+from sandhold.desired.sighting import labels_set_by_us
 from sandhold.desired.world import KubeObject
 
 
@@ -36,16 +34,4 @@ def is_what_we_made(obj: KubeObject, wanted: KubeObject) -> bool:
 
 def _set_by_us(obj: KubeObject) -> bool:
     """Whether our field manager owns the installation label. Without managedFields (the cache drops them) it may be."""
-    entries = obj["metadata"].get("managedFields")
-    if not entries:
-        return True
-    return any(entry.get("manager") == names.FIELD_MANAGER and _owns_label(entry) for entry in entries)
-
-
-def _owns_label(entry: Mapping[str, Any]) -> bool:
-    fields: Any = entry.get("fieldsV1")
-    for step in ("f:metadata", "f:labels", f"f:{names.LABEL_INSTALLATION}"):
-        if not isinstance(fields, Mapping) or step not in fields:
-            return False
-        fields = fields[step]
-    return True
+    return not obj["metadata"].get("managedFields") or names.LABEL_INSTALLATION in labels_set_by_us(obj)

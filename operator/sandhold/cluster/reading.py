@@ -16,6 +16,7 @@ from sandhold.api.session import SandboxReference, SandboxSession, SandboxSessio
 from sandhold.cluster.cache import Index
 from sandhold.cluster.installation import slice_service
 from sandhold.cluster.kinds import ACCOUNT, ENDPOINT_SLICE, POD, POLICY, SANDBOX, SESSION, SNAPSHOT
+from sandhold.desired.sighting import owner_in
 from sandhold.desired.world import KubeObject
 from sandhold.reasons import Refusal, RefusalCode, refuse
 
@@ -60,9 +61,8 @@ def labels_of(obj: KubeObject) -> Mapping[str, str]:
 
 def owner_of(obj: KubeObject) -> tuple[str, str, str, str] | None:
     """Kind, namespace, name and UID of whom an object of ours was made for."""
-    text = (obj["metadata"].get("annotations") or {}).get(names.ANNOTATION_OWNER, "")
-    kind, namespace, name, uid = text.split("/") if text.count("/") == 3 else ("", "", "", "")
-    return (kind, namespace, name, uid) if kind and namespace and name and uid else None
+    owner = owner_in(obj)
+    return None if owner is None else (owner.kind, owner.namespace, owner.name, owner.uid)
 
 
 def _sandbox_name(raw: KubeObject) -> str:
