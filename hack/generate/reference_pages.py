@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from generate.api_page import api_page
+from generate.cli_page import cli_page
 from generate.configuration_pages import backends_page, settings_page
 from generate.metrics_page import metrics_page
 from generate.names_page import names_page
@@ -17,6 +18,7 @@ def files() -> dict[str, str]:
     return {
         f"{FOLDER}/api.md": api_page(),
         f"{FOLDER}/backends.md": backends_page(),
+        f"{FOLDER}/cli.md": cli_page(),
         f"{FOLDER}/labels.md": names_page(),
         f"{FOLDER}/metrics.md": metrics_page(),
         f"{FOLDER}/reasons.md": reasons_page(),

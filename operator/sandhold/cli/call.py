@@ -89,5 +89,12 @@ Timeout = Annotated[
 ]
 OutputForm = Annotated[
     Output,
-    typer.Option("--output", "-o", help="Form of the output.", rich_help_panel=GLOBAL, case_sensitive=False),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORM",
+        help="Form of the output: table, wide, json, yaml or name.",
+        rich_help_panel=GLOBAL,
+        case_sensitive=False,
+    ),
 ]

@@ -6,7 +6,6 @@ A terminal is always given back as it was found. It knows nothing of where input
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -41,7 +40,7 @@ async def sizes() -> AsyncIterator[tuple[int, int]]:
     loop.add_signal_handler(signal.SIGWINCH, changed.set)
     try:
         while True:
-            size = shutil.get_terminal_size()
+            size = os.get_terminal_size(sys.stdin.fileno())
             yield size.columns, size.lines
             await changed.wait()
             changed.clear()
