@@ -91,7 +91,7 @@ EVENT_REASONS = MappingProxyType(
         "Stopping": "The session is being stopped; the message says why.",
         "Archived": "The workspace is stored and verified.",
         "CheckpointFailed": "A checkpoint of the running workspace could not be stored; it is tried again.",
-        "WorkspaceFull": "The workspace holds more than workspace.size, or the session is stopped before its pod is evicted.",
+        "WorkspaceFull": "The workspace holds more than workspace.size, or the session is stopped for that.",
         "ArchiveFailed": "The archive could not be stored; the pod stays and it is tried again.",
         "RequestRefused": "The API server refused a request of the operator; the message says which.",
         "WorkspaceDiscarded": "The pod went without an archive, on a person's order.",

@@ -11,9 +11,14 @@ from typing import Any
 import pytest
 
 from testkit.faults import Faults, Kind
+from testkit.running_stories import RUNNING_STORIES
 from testkit.small_world import SmallWorld, WatchPolicy
 from testkit.stories import STORIES, Story
 
+ALL = (*STORIES, *RUNNING_STORIES)
+
+CHECKPOINT_SECONDS = 400
+"""After so long the checkpoint of a workspace that changes no more is stored and told."""
 REST_SECONDS = 900
 tally: Counter[str] = Counter()
 
@@ -23,7 +28,7 @@ async def played(story: Story, faults: Faults | None = None, watch: WatchPolicy 
     world = SmallWorld(faults, watch)
     try:
         await story.play(world)
-        await world.rest(120)
+        await world.rest(CHECKPOINT_SECONDS)
         writes = world.writes()
         await world.rest(REST_SECONDS)
         assert world.faults.calls[writes:] == [], f"writes at rest\n{world.describe()}"
@@ -42,8 +47,13 @@ def end_of(world: SmallWorld) -> None:
 def ending(world: SmallWorld) -> dict[str, Any]:
     """What must be the same at the end of a story, whatever happened on its way."""
     objects = world.cluster.objects
+    # What counts of each epoch is its newest archive: how many checkpoints came before depends on how long things took.
     slots = [
-        {position: sorted(stored.content) for position, stored in slot.items() if position[1]}
+        {
+            epoch: (sorted(slot[epoch, number].content), slot[epoch, number].manifest.final)
+            for epoch, number in sorted(slot)
+            if number
+        }
         for slot in world.home.store.slots.values()
     ]
     return {
@@ -105,7 +115,7 @@ async def sweep(story: Story, *kinds: Kind, watch: WatchPolicy | None = None) ->
     return happened
 
 
-@pytest.mark.parametrize("story", STORIES, ids=str)
+@pytest.mark.parametrize("story", ALL, ids=str)
 async def test_an_operator_that_dies_at_any_call_is_continued_by_the_next(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,7 +124,7 @@ async def test_an_operator_that_dies_at_any_call_is_continued_by_the_next(
     tell(capsys, f"{story.name}: {cuts} cuts, {tally['cuts']} in all")
 
 
-@pytest.mark.parametrize("story", STORIES, ids=str)
+@pytest.mark.parametrize("story", ALL, ids=str)
 async def test_a_refused_or_lost_answer_to_any_call_is_made_good(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,7 +154,7 @@ def test_the_sweep_is_no_formality() -> None:
         assert tally["faults"] >= 300
 
 
-@pytest.mark.parametrize("story", STORIES, ids=str)
+@pytest.mark.parametrize("story", ALL, ids=str)
 @pytest.mark.parametrize(
     "watch",
     [

@@ -117,8 +117,8 @@ class Disorder:
         if self.world.home.pods:
             session = stories.uid(self.world)
             keeper = self.world.home.pod_of(session)
-            if keeper.epoch and not self.world.home.store.has_archive(keeper.slot, keeper.epoch):
-                self.written -= keeper.fresh
+            if keeper.epoch:
+                self.written -= keeper.fresh - self.world.home.store.newest_content(keeper.slot, keeper.epoch)
             self.world.home.lose_pod(session)
 
     def write(self) -> None:

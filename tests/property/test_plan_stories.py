@@ -48,11 +48,22 @@ HAPPENINGS: Mapping[str, Callable[[Simulation], None]] = {
     "image broken": _fault("image", is_broken=True),
     "image mended": _fault("image", is_broken=False),
     "agent deaf": _fault("deaf_agent", is_broken=True),
+    "checkpoint": Simulation.checkpoint,
+    "a day": lambda simulation: simulation.pass_time(86400),
+    "workspace full": lambda simulation: simulation.fill("Full"),
+    "workspace at its limit": lambda simulation: simulation.fill("Critical"),
+    "workspace has room": lambda simulation: simulation.fill("Normal"),
+    "cordon": Simulation.cordon,
+    "uncordon": lambda simulation: simulation.cordon(is_cordoned=False),
 }
 LOSSES: Mapping[str, Callable[[Simulation], None]] = {
     "pod lost": Simulation.lose_pod,
     "pod evicted": Simulation.evict,
     "somebody deletes the pod": Simulation.delete_pod,
+    "node lost": Simulation.lose_node,
+    "node back": Simulation.find_node,
+    "archives off": lambda simulation: simulation.set_archives(on_stop=False),
+    "archives on": lambda simulation: simulation.set_archives(on_stop=True),
 }
 
 orderly = st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), st.integers(0, 4)), max_size=12)
@@ -73,6 +84,9 @@ def heal(simulation: Simulation) -> None:
     """All is whole again."""
     simulation.faults = Faults()
     simulation.exit_code = None
+    simulation.set_archives(on_stop=True)
+    simulation.find_node()
+    simulation.cordon(is_cordoned=False)
 
 
 @given(anything)

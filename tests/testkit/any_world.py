@@ -1,5 +1,6 @@
 """Hypothesis strategies for worlds: every combination of facts that a cluster could show, likely or not."""
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -14,7 +15,9 @@ from sandhold.backends.admit import Admission
 from sandhold.desired.situation import admission_of
 from sandhold.desired.world import (
     ABSENT,
+    Guard,
     Keeper,
+    Kept,
     Manifest,
     Observed,
     Present,
@@ -29,7 +32,10 @@ from testkit.worlds import NOW
 
 UNKNOWN = Unknown("no read succeeded")
 _PHASES = (None, "Starting", "Ready", "Stopping", "Suspended", "Finished", "Failed")
-_REASONS = ("Requested", "Deleted", "TtlExpired", "AgentExited", "Refused", "StartTimeout")
+_REASONS = (
+    *("Requested", "Deleted", "TtlExpired", "AgentExited", "Refused", "StartTimeout"),
+    *("WorkspaceFull", "NodeCordoned"),
+)
 
 
 def _or_not(value: st.SearchStrategy[Any]) -> st.SearchStrategy[Observed[Any]]:
@@ -78,6 +84,7 @@ def sessions(draw: st.DrawFn, epoch: int) -> SandboxSession:
             status.pop("stopReason", None)
         if phase not in ("Starting", "Ready") and draw(st.booleans()):
             status["stopReason"] = draw(st.sampled_from(_REASONS))
+        status["archivesOnStop"] = draw(st.sampled_from((None, True, False)))
         if draw(st.booleans()):
             status["restarts"] = draw(st.integers(0, 6))
         if draw(st.sampled_from((False, False, True))):
@@ -141,9 +148,16 @@ def keepers(draw: st.DrawFn, epoch: int) -> Keeper:
         report = {"evidence": worlds.some_evidence(challenge, version, canary=outcome)}
         if draw(st.booleans()):
             report["opened"] = "e" * 32
-    if stage == "Ended" and draw(st.booleans()):
-        report = {"archive_state": draw(st.sampled_from(("Running", "Failed"))), "archive_sequence": 1}
+    if stage in ("Open", "Ended") and draw(st.booleans()):
+        report = {"archive_state": draw(st.sampled_from(("Running", "Failed", "Stored"))), "archive_sequence": 1}
         report["archive_code"] = "snapshot_store_unavailable" if report["archive_state"] == "Failed" else ""
+        report["archive_is_final"] = stage == "Ended" and draw(st.booleans())
+    if stage in ("Open", "Ended", "Stored"):
+        times = [int((NOW + timedelta(hours=hours)).timestamp()) for hours in (-1, 1, 24)]
+        one_of = st.sampled_from((0, *times))
+        report["kept"] = draw(st.one_of(st.none(), st.builds(Kept, one_of, one_of)))
+        levels = [replace(worlds.GUARDED, level=level) for level in ("Normal", "High", "Full", "Critical")]
+        report["guard"] = draw(st.sampled_from((None, *levels, Guard())))
     return worlds.a_keeper(stage, epoch=epoch, connected=draw(st.sampled_from((True, True, False))), **report)
 
 
@@ -177,7 +191,7 @@ def session_worlds(draw: st.DrawFn) -> SessionWorld:
     policy = worlds.a_policy(sandbox)
     if draw(st.sampled_from((False, False, False, True))):
         policy = {**policy, "spec": {**policy["spec"], "egress": [{}]}}
-    archives = [worlds.an_archive(number) for number in draw(st.sets(st.integers(1, 3)))]
+    archives = [worlds.an_archive(number, final=draw(st.booleans())) for number in draw(st.sets(st.integers(1, 3)))]
     is_free = all(pod["metadata"]["name"] != worlds.pod_name(epoch) for pod in there)
     taken = (Present(_squatter(epoch)),) if is_free else ()
     return worlds.a_world(
@@ -210,6 +224,9 @@ def installations(draw: st.DrawFn) -> Any:
                 changes[name] = UNKNOWN
             case 1:
                 changes[name] = ABSENT
+    states = st.sampled_from(("ready", "ready", "cordoned", "lost"))
+    known = worlds.some_nodes(node_1=draw(states), node_2=draw(states))
+    changes["nodes"] = draw(st.sampled_from((known, known, ABSENT, UNKNOWN)))
     if draw(st.integers(0, 7)) == 0:
         changes["mover_address"] = Present("10.96.0.21:7443")
     return worlds.an_installation(**changes)

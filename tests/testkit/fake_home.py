@@ -32,6 +32,8 @@ class FakeHome:
         self._cluster = cluster
         self._around = Surroundings(clock, self.agenda, self.store, self.behaviour, grant_keys, self.violations)
         self._callbacks: list[Callable[[str], None]] = []
+        self._going: set[str] = set()
+        """Pods whose end has begun."""
         self._there_since = clock()
         """Since when the movers are there without a break."""
         cluster.objects.watch(self._seen)
@@ -146,6 +148,8 @@ class FakeHome:
     # --- the kubelet ---------------------------------------------------------------------------------------------
 
     def _seen(self, event: str, document: Document) -> None:
+        if document["kind"] == "Node" and event == "MODIFIED":
+            self.kubelet_looks_again()
         if document["kind"] != "Pod":
             return
         uid = document["metadata"]["uid"]
@@ -154,10 +158,24 @@ class FakeHome:
         elif uid in self.pods and event == "MODIFIED":
             self.pods[uid].pod = document
             if "deletionTimestamp" in document["metadata"]:
-                grace = document["metadata"]["deletionGracePeriodSeconds"]
-                self.agenda.later(min(grace, 1), lambda: self._ends(uid))
+                self._goes(uid, document["metadata"]["deletionGracePeriodSeconds"])
         elif uid in self.pods:
             self._gone(uid)
+
+    def _goes(self, uid: str, grace: float) -> None:
+        """Containers end at once, but for a keeper that still archives: it has the whole grace."""
+        keeper = self.pods[uid]
+        if uid not in self._going and self.behaviour.kubelet_works:
+            self._going.add(uid)
+            keeper.go()
+            self.agenda.later(min(grace, 1), lambda: self._ends_in_time(uid, grace - 1))
+
+    def _ends_in_time(self, uid: str, grace: float) -> None:
+        keeper = self.pods.get(uid)
+        if keeper is not None and keeper.is_saving and grace > 0:
+            self.agenda.later(min(grace, 1), lambda: self._ends_in_time(uid, grace - 1))
+        else:
+            self._ends(uid)
 
     def _made(self, uid: str, pod: Document) -> None:
         session_uid = pod["metadata"].get("labels", {}).get(names.LABEL_SESSION_UID)
@@ -173,7 +191,12 @@ class FakeHome:
         if keeper is None or not self.behaviour.kubelet_works or keeper.pod["spec"].get("nodeName"):
             return
         reference = reference_to(keeper.pod)
-        self._cluster.objects.change(reference, lambda pod: pod["spec"].update(nodeName="node-1"))
+        nodes = [each for each in self._cluster.objects.all("Node") if not each["spec"].get("unschedulable")]
+        if not nodes:
+            self._cluster.objects.change(reference, _make_unschedulable)
+            return
+        name = nodes[0]["metadata"]["name"]
+        self._cluster.objects.change(reference, lambda pod: pod["spec"].update(nodeName=name))
         self._cluster.objects.change(reference, _make_running)
         self.agenda.later(0.1, keeper.call_home)
 
@@ -185,10 +208,17 @@ class FakeHome:
     def _gone(self, uid: str) -> None:
         keeper = self.pods.pop(uid)
         keeper.leave()
-        if keeper.was_opened and not self.store.has_archive(keeper.slot, keeper.epoch):
-            self.violations.append(f"pod {keeper.pod['metadata']['name']} went without an archive of its epoch")
+        if keeper.was_opened and not self.store.has_final_archive(keeper.slot, keeper.epoch):
+            self.violations.append(f"pod {keeper.pod['metadata']['name']} went without a final archive of its epoch")
         for callback in tuple(self._callbacks):
             callback(uid)
+
+
+def _make_unschedulable(pod: Document) -> None:
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+    }
 
 
 def _make_running(pod: Document) -> None:

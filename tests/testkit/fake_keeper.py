@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from sandhold.desired.world import Evidence, KeeperReport, ProbeOutcome
+from sandhold.desired.world import Evidence, Guard, KeeperReport, Kept, ProbeOutcome
 from sandhold.mover.grant import Grant, Verb, verify_grant
 from testkit.clock import Agenda, FakeClock
 from testkit.fake_store import FakeStore
@@ -84,6 +84,15 @@ class FakeKeeper:
         self._starts = 0
         self._entries: dict[str, set[int]] = {}
         self._probes: tuple[str, ...] = ()
+        self._grants: dict[bool, Grant] = {}
+        """Standing ones, by whether they are final."""
+        self._archives: Grant | None = None
+        self._waits: Grant | None = None
+        """An order that came while a checkpoint ran."""
+        self._stored: tuple[frozenset[str], bool] | None = None
+        """What the last archive holds, and whether it was final."""
+        self._has_clock = False
+        self._is_ending = False
 
     def call_home(self) -> None:
         """The keeper's first connection: init waits, the workspace is empty."""
@@ -120,6 +129,8 @@ class FakeKeeper:
             "open": self._open,
             "end": self._end,
             "archive": self._archive,
+            "keep": self._keep,
+            "guard": self._guard,
         }
         orders[verb](order)
 
@@ -191,6 +202,7 @@ class FakeKeeper:
             self.say(agent_state="Running")
 
     def _end(self, order: Mapping[str, Any]) -> None:
+        self._is_ending = True
         delay = 0.1 if self._around.behaviour.agent_obeys else float(order["graceSeconds"])
         self._later(delay, self._agent_ends)
 
@@ -199,45 +211,107 @@ class FakeKeeper:
         if self.report.agent_state != "Ended" and not self._around.behaviour.init_is_mute:
             self.say(agent_state="Ended", agent_exit_code=0)
 
+    def go(self) -> None:
+        """The pod is deleted: init ends the agent, and the keeper archives by itself if it may."""
+        self._is_ending = True
+        self._later(0.1, self._agent_ends)
+        self._later(0.2, self._save)
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a pod that goes still waits for its archive."""
+        return self._may_save() and not (self._stored is not None and self._stored[1])
+
+    def fill(self, level: str) -> None:
+        """The workspace comes to a level of its size guard."""
+        assert self.report.guard is not None
+        self.say(guard=replace(self.report.guard, level=level))
+
+    def _may_save(self) -> bool:
+        grant = self._grants.get(True)
+        return self.was_opened and grant is not None and grant.expires > self._around.clock().timestamp()
+
+    def _save(self) -> None:
+        if self.is_saving:
+            self._begin(self._grants[True])
+            self._later(0.5, self._save)
+
+    def _keep(self, order: Mapping[str, Any]) -> None:
+        grant = self._grant(order, Verb.ARCHIVE)
+        assert (grant.slot, grant.epoch) == (self.slot, self.epoch), "a standing grant for another slot or epoch"
+        assert (grant.final, grant.expires) == (order["final"], order["expires"]), "a grant that is not as it is told"
+        self._grants[grant.final] = grant
+        kind = "final" if grant.final else "checkpoint"
+        self.say(kept=replace(self.report.kept or Kept(), **{kind: grant.expires}))
+
+    def _guard(self, order: Mapping[str, Any]) -> None:
+        level = self.report.guard.level if self.report.guard is not None else "Normal"
+        self.say(guard=Guard(level, order["sizeBytes"], order["limitBytes"], order["intervalSeconds"]))
+        if not self._has_clock:
+            self._has_clock = True
+            self._later(order["intervalSeconds"] or 60, self._look)
+
+    def _look(self) -> None:
+        """The interval is over: what changed is archived."""
+        guard, grant = self.report.guard, self._grants.get(False)
+        assert guard is not None
+        may = grant is not None and grant.expires > self._around.clock().timestamp() and not self._is_ending
+        is_new = self._stored is None or self._stored[0] != frozenset(self.files)
+        if may and grant is not None and guard.interval_seconds and is_new and self.report.agent_state == "Running":
+            self._begin(grant)
+        self._later(guard.interval_seconds or 60, self._look)
+
     def _archive(self, order: Mapping[str, Any]) -> None:
         report, sequence = self.report, order["sequence"]
-        if report.archive_sequence == sequence and report.archive_state in ("Running", "Stored"):
-            return
-        if report.marker_epoch is None or not report.opened:
-            self._archive_failed(sequence, "workspace_setup_failed")
+        if report.archive_state == "Stored" and report.archive_is_final and (report.archive_sequence or 0) >= sequence:
             return
         grant = self._grant(order, Verb.ARCHIVE)
         assert (grant.slot, grant.epoch) == (self.slot, self.epoch), "a grant for another slot or epoch"
         assert (grant.sequence, grant.final) == (sequence, order["final"]), "a grant for another archive"
-        self.say(archive_sequence=sequence, archive_state="Running", archive_code="", archive_message="")
+        if report.marker_epoch is None or not report.opened:
+            self._archive_failed(grant, "workspace_setup_failed")
+            return
+        self._begin(grant)
+
+    def _begin(self, grant: Grant) -> None:
+        """One at a time: an order waits for a checkpoint that runs."""
+        if self._archives is not None:
+            self._waits = grant if not self._archives.final else self._waits
+            return
+        self._archives = grant
+        told: dict[str, Any] = {"archive_sequence": grant.sequence, "archive_is_final": grant.final}
+        self.say(archive_state="Running", archive_code="", archive_message="", **told)
         self._later(0.3, lambda: self._archived(grant))
 
     def _archived(self, grant: Grant) -> None:
+        self._archives = None
         behaviour = self._around.behaviour
         if behaviour.store_is_down or behaviour.archives_fail:
             behaviour.archives_fail = max(behaviour.archives_fail - 1, 0)
-            self._archive_failed(grant.sequence, "snapshot_store_unavailable")
-            return
-        may_run = self.report.opened == self.report.challenge
-        if self.report.agent_state != "Ended" and may_run and not self.agent_is_gone:
-            self._around.violations.append(f"epoch {self.epoch} was archived for good while its agent ran")
-        place, position = (grant.store, grant.slot), (grant.epoch, grant.sequence)
-        there = self._around.store.slots.get(place, {}).get(position)
-        if there is None:
-            self._around.store.put(place, position, frozenset(self.files), final=grant.final)
-        elif there.content != frozenset(self.files):
-            self._around.violations.append(f"archive {position} was written twice with different content")
-        if behaviour.verdicts_lost:
-            behaviour.verdicts_lost -= 1
-            self.files.add("written after the archive")
-            self._archive_failed(grant.sequence, "snapshot_store_unavailable")
-            return
-        self.say(archive_sequence=grant.sequence, archive_state="Stored")
+            self._archive_failed(grant, "snapshot_store_unavailable")
+        else:
+            self._transferred(grant)
+        waits, self._waits = self._waits, None
+        if waits is not None:
+            self._begin(waits)
 
-    def _archive_failed(self, sequence: int, code: str) -> None:
-        self.say(
-            archive_sequence=sequence, archive_state="Failed", archive_code=code, archive_message="told by the fake"
-        )
+    def _transferred(self, grant: Grant) -> None:
+        may_run = self.report.opened == self.report.challenge
+        if grant.final and self.report.agent_state != "Ended" and may_run and not self.agent_is_gone:
+            self._around.violations.append(f"epoch {self.epoch} was archived for good while its agent ran")
+        content, place = frozenset(self.files), (grant.store, grant.slot)
+        number = self._around.store.archive(place, grant.epoch, grant.sequence, content, final=grant.final)
+        if self._around.behaviour.verdicts_lost:
+            self._around.behaviour.verdicts_lost -= 1
+            self.files.add("written after the archive")
+            self._archive_failed(grant, "snapshot_store_unavailable")
+            return
+        self._stored = (content, grant.final)
+        self.say(archive_sequence=number, archive_is_final=grant.final, archive_state="Stored")
+
+    def _archive_failed(self, grant: Grant, code: str) -> None:
+        told: dict[str, Any] = {"archive_sequence": grant.sequence, "archive_is_final": grant.final}
+        self.say(archive_state="Failed", archive_code=code, archive_message="told by the fake", **told)
 
     def _grant(self, order: Mapping[str, Any], verb: Verb) -> Grant:
         now = self._around.clock().timestamp()

@@ -63,14 +63,34 @@ class FakeStore:
         """Whether an epoch of a slot was fenced."""
         return any((epoch, 0) in stored for (_, each_slot), stored in self.slots.items() if each_slot == slot)
 
-    def has_archive(self, slot: str, epoch: int) -> bool:
-        """Whether an archive came from an epoch of a slot."""
-        return any(
-            each_epoch == epoch and sequence > 0
+    def has_final_archive(self, slot: str, epoch: int) -> bool:
+        """Whether the archive of a stop came from an epoch of a slot."""
+        return any(each.manifest.final for each in self._archives(slot, epoch))
+
+    def newest_content(self, slot: str, epoch: int) -> frozenset[str]:
+        """What the newest archive of an epoch of a slot holds, checkpoints included; nothing where there is none."""
+        newest = max(self._archives(slot, epoch), key=lambda each: each.manifest.sequence, default=None)
+        return newest.content if newest is not None else frozenset()
+
+    def archive(self, place: Place, epoch: int, lowest: int, content: frozenset[str], *, final: bool) -> int:
+        """Store an archive under the number that a mover gives it; the same once more is the one that is there."""
+        stored = self.slots.get(place, {})
+        highest = max((sequence for each, sequence in stored if each == epoch), default=0)
+        last = stored.get((epoch, highest))
+        if highest and last is not None and (last.content, last.manifest.final) == (content, final):
+            return highest
+        number = max(lowest, highest + 1)
+        self.put(place, (epoch, number), content, final=final)
+        return number
+
+    def _archives(self, slot: str, epoch: int) -> list[Stored]:
+        return [
+            each
             for (_, each_slot), stored in self.slots.items()
             if each_slot == slot
-            for each_epoch, sequence in stored
-        )
+            for (each_epoch, sequence), each in stored.items()
+            if each_epoch == epoch and sequence > 0
+        ]
 
     def put(
         self,

@@ -11,6 +11,7 @@ from typing import Any
 from sandhold import names
 from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, to_yaml
 from sandhold.desired.sandbox import plan_sandbox
+from sandhold.desired.seen import moment
 from sandhold.desired.session import plan_session
 from sandhold.desired.situation import SETTLE_SECONDS
 from sandhold.desired.world import Present, SandboxWorld, SessionWorld, Unknown
@@ -110,6 +111,50 @@ def fenced(world: SessionWorld, plan: Plan) -> None:
             assert is_known or not _keeps_archives(world), "the gate is opened before its fence is written"
 
 
+def standing(world: SessionWorld, plan: Plan) -> None:
+    """Standing grants go to the open keeper of this session's epoch, for its slot and epoch, and not for ever."""
+    slot = world.session.status.slot
+    for call in plan.calls:
+        if not isinstance(call, Order) or call.verb not in ("keep", "guard"):
+            continue
+        pod = next(pod for pod in _ours(world) if pod["metadata"]["uid"] == call.pod_uid)
+        report = world.keepers[call.pod_uid].report
+        assert world.keepers[call.pod_uid].connected, "an order to a keeper that is not there"
+        assert report is not None
+        assert report.opened, "a keeper whose gate is shut holds nothing"
+        assert "deletionTimestamp" not in pod["metadata"], "a pod that goes gets nothing new"
+        assert slot is not None
+        assert int(pod["metadata"]["annotations"][names.ANNOTATION_EPOCH]) == slot.epoch
+        if call.verb == "keep":
+            _held(world, call, (slot.key, slot.epoch))
+
+
+def _held(world: SessionWorld, call: Order, place: tuple[str, int]) -> None:
+    grant = call.grant
+    assert grant is not None
+    assert _keeps_archives(world), "a standing grant where nothing is archived"
+    assert (grant["slot"], grant["epoch"]) == place, "a grant for another slot or epoch"
+    assert (grant["podUid"], grant["verb"]) == (call.pod_uid, "archive")
+    assert grant["installation"] == world.installation.id
+    assert grant["final"] is call.arguments["final"]
+    assert grant["expires"] == call.arguments["expires"]
+    assert 0 < grant["expires"] - world.now.timestamp() <= 24 * 3600
+
+
+def once(world: SessionWorld, plan: Plan) -> None:
+    """A keeper that holds a final grant is not told to archive what it is about to archive by itself."""
+    pods = {pod["metadata"]["uid"]: pod for pod in _pods(world)}
+    for call in plan.calls:
+        if isinstance(call, Order) and call.verb == "archive":
+            report = world.keepers[call.pod_uid].report
+            kept = report.kept if report is not None else None
+            end = moment(pods[call.pod_uid]["metadata"].get("deletionTimestamp"))
+            grace = pods[call.pod_uid]["metadata"].get("deletionGracePeriodSeconds", 0)
+            since = (world.now - end).total_seconds() + grace if end is not None else None
+            holds = kept is not None and kept.final > world.now.timestamp()
+            assert since is None or not holds or since >= 10, "an order to archive that comes twice"
+
+
 def let_go_last(world: SessionWorld, plan: Plan) -> None:
     """The finalizer comes off only when the pods are confirmed absent and the session is deleted."""
     if plan.finalizer_remove is not None:
@@ -138,7 +183,7 @@ def quiet(world: World) -> None:
 def every_session_law(world: SessionWorld) -> Plan:
     """All of them; the plan that they were held against."""
     plan = plan_session(world)
-    for law in (honest, owning, walls_first, nothing_lost, gate_kept, fenced, let_go_last):
+    for law in (honest, owning, walls_first, nothing_lost, gate_kept, fenced, standing, once, let_go_last):
         law(world, plan)
     return plan
 
@@ -209,11 +254,13 @@ def _is_safe(world: SessionWorld, pod: Mapping[str, Any]) -> bool:
 
 def _is_indexed(world: SessionWorld, epoch: int) -> bool:
     seen = world.snapshots.value if isinstance(world.snapshots, Present) else ()
-    return any(each["status"].get("epoch") == epoch and each["status"].get("phase") == "Ready" for each in seen)
+    found = [each["status"] for each in seen if each["status"].get("epoch") == epoch]
+    return any(status.get("phase") == "Ready" and status.get("final") is True for status in found)
 
 
 def _keeps_archives(world: SessionWorld) -> bool:
-    return not isinstance(world.sandbox, Present) or world.sandbox.value.spec.snapshot.on_stop
+    began_with_them = bool(world.session.status.archives_on_stop)
+    return began_with_them or not isinstance(world.sandbox, Present) or world.sandbox.value.spec.snapshot.on_stop
 
 
 def _holds(version: str, probes: Iterable[Any], world: SessionWorld, uid: str) -> bool:

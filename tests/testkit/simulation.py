@@ -15,14 +15,17 @@ from sandhold.api.meta import time_text
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession
 from sandhold.desired.plan import Apply, Create, Delete, Event, Fence, Order, Plan, WriteStatus
-from sandhold.desired.pod import GRACE_SECONDS
+from sandhold.desired.pod import grace_seconds
 from sandhold.desired.seen import moment
 from sandhold.desired.world import (
     ABSENT,
     Evidence,
+    Guard,
     Keeper,
     KeeperReport,
+    Kept,
     Manifest,
+    Node,
     Observed,
     Present,
     SessionWorld,
@@ -33,6 +36,8 @@ from sandhold.desired.world import (
 from testkit import laws, worlds
 
 Position = tuple[int, int]
+SETTLED_SECONDS = 3600
+"""A world in which nothing happens for so long has settled."""
 
 
 class ConflictError(Exception):
@@ -50,6 +55,8 @@ class SimulatedKeeper:
     inits: int = 1
     ends_at: datetime | None = None
     opened_ever: bool = False
+    stored: int | None = None
+    """The workspace as its last archive holds it."""
 
     def says(self, now: datetime, **changes: Any) -> None:
         """A new report, if it says anything new."""
@@ -79,6 +86,7 @@ class Simulation:
         self.policy = Present(worlds.a_policy(self.sandbox.value))
         self.account = Present(worlds.an_account(self.sandbox.value))
         self.installation = worlds.an_installation()
+        self.nodes = {"node-1": Node(is_cordoned=False, is_ready=True)}
         self.session: SandboxSession | None = session or worlds.a_session()
         self.pods: dict[str, dict[str, Any]] = {}
         self.keepers: dict[str, SimulatedKeeper] = {}
@@ -91,6 +99,8 @@ class Simulation:
         self.writes: list[str] = []
         self.events: list[Event] = []
         self.plans: list[Plan] = []
+        self._unheard: dict[str, SimulatedKeeper] = {}
+        """Keepers on a node that is cut off."""
         self.work = 0
         self.deleted_work: list[int] = []
 
@@ -116,11 +126,12 @@ class Simulation:
             return True
         due = [plan.wake_after] if plan.wake_after is not None else []
         due += [(when - self.now).total_seconds() for when in self._dates()]
-        if not due or self.session is None:
+        is_settled = plan == Plan(wake_after=plan.wake_after)
+        if not due or self.session is None or (is_settled and min(due) >= SETTLED_SECONDS):
             return False
         self.now += timedelta(seconds=max(min(due), 0.01))
         self._move()
-        return not (plan == Plan(wake_after=plan.wake_after) and min(due) >= 3600)
+        return True
 
     def until(self, phase: str, passes: int = 60) -> None:
         """Pass after pass until the session is in a phase."""
@@ -155,6 +166,7 @@ class Simulation:
     def lose_pod(self) -> None:
         """The pod and everything in it is gone at once."""
         for uid in list(self.pods):
+            self._unheard.pop(uid, None)
             self._forget(uid)
 
     def evict(self) -> None:
@@ -166,7 +178,57 @@ class Simulation:
     def delete_pod(self) -> None:
         """kubectl delete pod."""
         for pod in self.pods.values():
-            self._mark_deleted(pod, GRACE_SECONDS)
+            self._mark_deleted(pod, self._grace)
+
+    def checkpoint(self) -> None:
+        """The interval of every keeper is over: what changed is archived, with the grant that is held for it."""
+        for keeper in self.keepers.values():
+            kept, guard = keeper.report.kept, keeper.report.guard
+            is_told = kept is not None and guard is not None and guard.interval_seconds > 0
+            may = is_told and kept is not None and kept.checkpoint > self.now.timestamp() and keeper.ends_at is None
+            if may and keeper.report.agent_state == "Running" and keeper.stored != keeper.workspace:
+                self._archive(keeper, final=False)
+
+    def fill(self, level: str) -> None:
+        """Workspaces come to a level."""
+        for keeper in self.keepers.values():
+            if keeper.report.guard is not None:
+                keeper.says(self.now, guard=replace(keeper.report.guard, level=level))
+
+    def cordon(self, name: str = "node-1", *, is_cordoned: bool = True) -> None:
+        """kubectl cordon, or uncordon."""
+        self.nodes[name] = replace(self.nodes[name], is_cordoned=is_cordoned)
+        for uid, pod in self.pods.items():
+            if not is_cordoned and uid not in self.keepers and not self.faults.image:
+                self._schedule(uid, pod)
+
+    def set_archives(self, *, on_stop: bool) -> None:
+        """Somebody turns archives off, or on, while sessions may be running."""
+        sandbox = self.sandbox.value
+        snapshot = sandbox.spec.snapshot.model_copy(update={"on_stop": on_stop})
+        self.sandbox = Present(
+            sandbox.model_copy(update={"spec": sandbox.spec.model_copy(update={"snapshot": snapshot})})
+        )
+
+    def find_node(self, name: str = "node-1") -> None:
+        """It is back. What was deleted meanwhile ends now, and the other pods' keepers call home again."""
+        if self.nodes[name].is_ready:
+            return
+        self.nodes[name] = replace(self.nodes[name], is_ready=True)
+        for uid, keeper in self._unheard.items():
+            if uid in self.pods:
+                self.keepers[uid] = keeper
+        self._unheard.clear()
+        for uid, pod in self.pods.items():
+            if "nodeName" not in pod["spec"]:
+                self._schedule(uid, pod)
+
+    def lose_node(self, name: str = "node-1") -> None:
+        """Its kubelet is not heard of any more, and neither are the keepers on it."""
+        self.nodes[name] = replace(self.nodes[name], is_ready=False)
+        for uid, pod in self.pods.items():
+            if pod["spec"].get("nodeName") == name and uid in self.keepers:
+                self._unheard[uid] = self.keepers.pop(uid)
 
     def restart_keeper(self) -> None:
         """The keeper's process starts again: it knows its workspace and its word, and forgot what to dial."""
@@ -196,7 +258,7 @@ class Simulation:
         return worlds.a_world(
             now=self.now,
             session=self.session,
-            installation=self.installation,
+            installation=replace(self.installation, nodes=Present(dict(self.nodes))),
             sandbox=self.sandbox,
             policy=self.policy,
             service_account=self.account,
@@ -227,7 +289,9 @@ class Simulation:
         return Keeper(not self.faults.mover, keeper.report, keeper.reported_at, since)
 
     def _history(self) -> Observed[SlotHistory] | StoreTrouble:
-        if not self.sandbox.value.spec.snapshot.on_stop:
+        assert self.session is not None
+        is_kept = self.sandbox.value.spec.snapshot.on_stop or self.session.status.archives_on_stop
+        if not is_kept and self.session.status.snapshot is None and not self.snapshots:
             return ABSENT
         if self.faults.mover:
             return Unknown("no mover answered")
@@ -295,7 +359,7 @@ class Simulation:
                 self.snapshots[reference.name]["status"] = dict(status)
             case Delete(_, uid, _, grace):
                 self.writes.append("delete")
-                self._mark_deleted(self.pods[uid], GRACE_SECONDS if grace is None else grace)
+                self._mark_deleted(self.pods[uid], self._grace if grace is None else grace)
             case Apply():
                 raise AssertionError("nothing is applied in these stories")
 
@@ -311,10 +375,25 @@ class Simulation:
                 {"name": "keeper", "state": {"waiting": {"reason": "ErrImagePull"}}}
             ]
         self.pods[uid] = stored
+        del stored["spec"]["nodeName"]
+        self._schedule(uid, stored)
+
+    def _schedule(self, uid: str, pod: dict[str, Any]) -> None:
+        """Where there is a node, the pod runs there and its keeper calls home."""
+        node = next((name for name, each in self.nodes.items() if each.is_ready and not each.is_cordoned), None)
+        if node is None:
+            pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+            return
+        pod["spec"]["nodeName"] = node
+        pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
         if not self.faults.image:
             challenge = f"{1:032x}"
             self.keepers[uid] = SimulatedKeeper(self.now, reported_at=self.now)
             self.keepers[uid].says(self.now, challenge=challenge, agent_state="Waiting")
+
+    @property
+    def _grace(self) -> int:
+        return grace_seconds(self.sandbox.value)
 
     def _mark_deleted(self, pod: dict[str, Any], grace: int) -> None:
         if "deletionTimestamp" not in pod["metadata"]:
@@ -385,17 +464,46 @@ class Simulation:
 
     def _order_archive(self, keeper: SimulatedKeeper, order: Order) -> None:
         assert order.grant is not None
-        sequence = order.arguments["sequence"]
-        if not keeper.opened_ever or keeper.report.archive_state == "Stored":
+        report, sequence = keeper.report, order.arguments["sequence"]
+        is_done = report.archive_state == "Stored" and report.archive_is_final
+        if not keeper.opened_ever or (is_done and (report.archive_sequence or 0) >= sequence):
             return
-        if self.faults.store:
-            changes = {"archive_sequence": sequence, "archive_code": "snapshot_store_unavailable"}
-            keeper.says(self.now, archive_state="Failed", **changes)
+        self._archive(keeper, final=True, lowest=sequence)
+
+    def _order_keep(self, keeper: SimulatedKeeper, order: Order) -> None:
+        assert order.grant is not None
+        assert (order.grant["epoch"], order.grant["slot"]) == (keeper.report.marker_epoch, keeper.report.marker_slot)
+        kind = "final" if order.arguments["final"] else "checkpoint"
+        keeper.says(self.now, kept=replace(keeper.report.kept or Kept(), **{kind: order.arguments["expires"]}))
+
+    def _order_guard(self, keeper: SimulatedKeeper, order: Order) -> None:
+        said = order.arguments
+        level = keeper.report.guard.level if keeper.report.guard is not None else "Normal"
+        keeper.says(self.now, guard=Guard(level, said["sizeBytes"], said["limitBytes"], said["intervalSeconds"]))
+
+    def _archive(self, keeper: SimulatedKeeper, *, final: bool, lowest: int = 1) -> None:
+        """What a mover makes of an archive: it gives the number."""
+        epoch = keeper.report.marker_epoch
+        assert epoch is not None
+        if self.faults.store or self.faults.mover:
+            told = {"archive_sequence": lowest, "archive_code": "snapshot_store_unavailable"}
+            keeper.says(self.now, archive_state="Failed", archive_is_final=final, **told)
             keeper.reported_at = self.now
             return
-        archive = worlds.an_archive(order.grant["epoch"], sequence)
-        self.store[archive.epoch, archive.sequence] = (archive, keeper.workspace)
-        keeper.says(self.now, archive_state="Stored", archive_sequence=sequence, archive_code="")
+        taken = [sequence for each, sequence in self.store if each == epoch]
+        archive = worlds.an_archive(epoch, max(lowest, max(taken, default=0) + 1), final=final)
+        self.store[epoch, archive.sequence] = (archive, keeper.workspace)
+        keeper.stored = keeper.workspace
+        told = {"archive_sequence": archive.sequence, "archive_code": ""}
+        keeper.says(self.now, archive_state="Stored", archive_is_final=final, **told)
+
+    def _leave(self, keeper: SimulatedKeeper) -> None:
+        """What the keeper of a deleted pod does by itself."""
+        report = keeper.report
+        is_done = report.archive_state == "Stored" and report.archive_is_final
+        holds = report.kept is not None and report.kept.final > self.now.timestamp()
+        if keeper.opened_ever and holds and not is_done and report.agent_state == "Ended":
+            self._archive(keeper, final=True)
 
     def _move(self) -> None:
         """Agents work and end, pods go."""
@@ -412,5 +520,11 @@ class Simulation:
             beside = self.keepers.get(uid)
             if end is not None and beside is not None and beside.report.agent_state == "Running":
                 beside.says(self.now, agent_state="Ended", agent_exit_code=143)
-            if end is not None and end <= self.now:
+            if end is not None and beside is not None:
+                self._leave(beside)
+            if end is not None and end <= self.now and self._is_heard_of(pod):
                 self._forget(uid)
+
+    def _is_heard_of(self, pod: dict[str, Any]) -> bool:
+        node = pod["spec"].get("nodeName")
+        return node is None or self.nodes[node].is_ready

@@ -96,6 +96,12 @@ class SmallWorld:
         """A user deletes one."""
         self.cluster.objects.delete(Reference(names.API_VERSION, kind, NAMESPACE, name))
 
+    def cordon(self, name: str, *, is_cordoned: bool = True) -> None:
+        """An administrator cordons a node, or lets it take pods again."""
+        taints = [{"key": names.TAINT_CORDONED, "effect": "NoSchedule"}] if is_cordoned else []
+        said = {"unschedulable": is_cordoned, "taints": taints}
+        self.cluster.objects.change(Reference("v1", "Node", "", name), lambda each: each["spec"].update(said))
+
     # --- what can be seen --------------------------------------------------------------------------------------------
 
     def session(self, name: str) -> Document | None:
@@ -254,6 +260,16 @@ def _furnish(cluster: FakeCluster) -> None:
                 "addressType": "IPv4",
                 "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
                 "ports": [{"port": port}],
+            }
+        )
+    for name in ("node-1", "node-2"):
+        cluster.objects.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name},
+                "spec": {},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             }
         )
     for name, handler in (("gvisor", "runsc"), ("runc", "runc")):

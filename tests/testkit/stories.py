@@ -278,12 +278,23 @@ async def retried(world: SmallWorld) -> None:
 
 
 async def pod_deleted_by_hand(world: SmallWorld) -> None:
-    """Somebody deletes the pod of a running session."""
+    """Somebody deletes the pod of a running session: its keeper archives by itself, and another pod goes on."""
+    await start(world)
+    keeper = world.home.pod_of(uid(world))
+    await world.run_until(lambda: keeper.report.kept is not None and keeper.report.kept.final > 0)
+    world.cluster.objects.delete(reference_to(keeper.pod))
+    await world.run_until(lambda: keeper.uid not in world.home.pods)
+    await world.run_until(lambda: world.phase(SESSION) == "Ready" and world.has_pods() and _is_open_again(world))
+    assert "first" in world.home.pod_of(uid(world)).files
+
+
+async def pod_killed_by_hand(world: SmallWorld) -> None:
+    """Somebody deletes the pod with hardly any grace: what was archived before counts."""
     await stop(world)
     world.set_mode(SESSION, "Running")
     await world.run_until(lambda: world.phase(SESSION) == "Ready")
     keeper = world.home.excuse(uid(world))
-    world.cluster.objects.delete(reference_to(keeper.pod), grace=1)
+    world.cluster.objects.delete(reference_to(keeper.pod), grace=0)
     await world.run_until(lambda: keeper.uid not in world.home.pods)
     await world.run_until(lambda: world.phase(SESSION) == "Ready" and world.has_pods() and _is_open_again(world))
     assert "first" in world.home.pod_of(uid(world)).files
@@ -335,6 +346,7 @@ STORIES = (
     Story(foreign_pod, resume),
     Story(retried, refused_by_walls),
     Story(pod_lost, resume),
-    Story(pod_deleted_by_hand, resume),
+    Story(pod_deleted_by_hand, start),
+    Story(pod_killed_by_hand, resume),
     Story(sandbox_goes, start),
 )

@@ -19,17 +19,21 @@ from sandhold.backends.admit import Admission
 from sandhold.backends.model import Backends
 from sandhold.desired import budget, network, pod, snapshot, status
 from sandhold.desired.conditions import yes
+from sandhold.desired.plan import Create, WriteStatus
 from sandhold.desired.sandbox import service_account
 from sandhold.desired.seen import Trouble, see_pod
 from sandhold.desired.situation import Situation, admission_of, read_situation, slot_of
 from sandhold.desired.world import (
     ABSENT,
     Evidence,
+    Guard,
     Installation,
     Keeper,
     KeeperReport,
+    Kept,
     KubeObject,
     Manifest,
+    Node,
     Present,
     ProbeOutcome,
     SandboxWorld,
@@ -219,7 +223,7 @@ def a_pod(
     asked = pod.sandbox_pod(material, sandbox, session, epoch)
     stored = with_server_defaults(with_server_metadata(asked, pod_uid(epoch), created))
     if terminating_for is not None:
-        grace = pod.GRACE_SECONDS
+        grace = pod.grace_seconds(sandbox)
         end = NOW - timedelta(seconds=terminating_for) + timedelta(seconds=grace)
         stored["metadata"] |= {"deletionTimestamp": time_text(end), "deletionGracePeriodSeconds": grace}
     stored["status"] = pod_status(created, is_dead=is_dead)
@@ -286,6 +290,12 @@ def some_evidence(challenge: str = CHALLENGE, version: str = GVISOR, **outcomes:
     return Evidence(challenge, version, tuple(ProbeOutcome(name, changed.get(name, "Refused")) for name in PROBES))
 
 
+HELD = Kept(int((NOW + timedelta(hours=24)).timestamp()), int((NOW + timedelta(hours=24)).timestamp()))
+"""Both standing grants, just given."""
+GUARDED = Guard("Normal", 1 << 30, 2 << 30, 300)
+"""What the keeper of `a_sandbox` is to guard."""
+
+
 def a_report(state: str = "Empty", epoch: int = 1, **changes: Any) -> KeeperReport:
     """A keeper's report at a stage: Empty, Preparing, Ready (with evidence), Open (agent running), Ended, Stored."""
     report = KeeperReport(challenge=CHALLENGE, agent_state="Waiting", workspace_state=state)
@@ -298,7 +308,21 @@ def a_report(state: str = "Empty", epoch: int = 1, **changes: Any) -> KeeperRepo
         report = replace(report, agent_exit_code=0)
     if state == "Stored":
         report = replace(report, archive_sequence=1, archive_state="Stored")
+    if state in ("Open", "Ended", "Stored"):
+        report = replace(report, kept=HELD, guard=GUARDED)
+    if report.archive_state or changes.get("archive_state"):
+        report = replace(report, archive_is_final=True)
     return replace(report, **changes)
+
+
+def some_nodes(**states: str) -> Present[Mapping[str, Node]]:
+    """Nodes by name, each `ready`, `cordoned` or `lost`; `node_1` is `node-1`."""
+    return Present(
+        {
+            name.replace("_", "-"): Node(is_cordoned=state == "cordoned", is_ready=state != "lost")
+            for name, state in states.items()
+        }
+    )
 
 
 def a_keeper(state: str = "Empty", *, epoch: int = 1, connected: bool = True, ago: float = 60, **report: Any) -> Keeper:
@@ -346,9 +370,11 @@ def a_history(head: Manifest | None = None, content: Manifest | None = None) -> 
 def a_snapshot(archive: Manifest | None = None, session: SandboxSession | None = None) -> dict[str, Any]:
     """The SandboxSnapshot of an archive, as an earlier pass made it."""
     archived = snapshot.Archived("demo", SLOT, "main", archive or an_archive())
-    create, status = snapshot.snapshot_writes(session or a_session(), archived, NOW)
-    stored = with_server_metadata(create.object, "5a900000-0000-4000-8000-000000000001")
-    return {**stored, "status": dict(status.status)}
+    create, say = snapshot.snapshot_writes(session or a_session(), archived, NOW)
+    if not isinstance(create, Create) or not isinstance(say, WriteStatus):
+        raise TypeError("impossible world: an entry is made and then given its status")
+    stored = with_server_metadata(create.object, f"5a900000-0000-4000-8000-{archived.manifest.epoch:012d}")
+    return {**stored, "status": dict(say.status)}
 
 
 def a_world(**changes: Any) -> SessionWorld:

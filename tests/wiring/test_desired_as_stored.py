@@ -14,6 +14,7 @@ from sandhold.cluster.kinds import reference_to
 from sandhold.desired import network, snapshot
 from sandhold.desired.difference import is_outdated, pod_differences
 from sandhold.desired.ownership import belongs_to_sandbox, is_pod_of
+from sandhold.desired.plan import Create, WriteStatus
 from sandhold.desired.pod import PodMaterial, sandbox_pod
 from sandhold.desired.sandbox import service_account
 from sandhold.desired.situation import admission_of
@@ -105,9 +106,12 @@ async def test_an_entry_of_the_index_is_stored_as_it_was_written(door: KubeDoor,
     session = worlds.a_session(namespace=namespace)
     archived = snapshot.Archived("demo", worlds.SLOT, "main", replace(worlds.an_archive(), files=3))
     create, status = snapshot.snapshot_writes(session, archived, worlds.NOW)
+    assert isinstance(create, Create)
+    assert isinstance(status, WriteStatus)
     made = await door.create(create.object)
     operations = [{"op": "add", "path": "/status", "value": dict(status.status)}]
     stored = await door.json_patch(status.reference, operations, "status")
     assert made["metadata"]["name"] == status.reference.name
     assert stored["status"] == dict(status.status)
-    assert list(snapshot.indexed([stored], worlds.SLOT)) == [(1, 1)]
+    (entry,) = snapshot.entries([stored], worlds.SLOT).values()
+    assert (entry.epoch, entry.sequence, entry.is_final) == (1, 1, True)

@@ -28,12 +28,26 @@ def _identity_rule(field: str) -> Rule:
     )
 
 
+_INTERVAL_RULE = Rule(
+    cel="self == 0 || (self >= 10 && self <= 86400)",
+    message="snapshot.intervalSeconds must be 0 (no checkpoints) or from 10 to 86400",
+    holds=lambda seconds: seconds == 0 or 10 <= seconds <= 86400,
+)
+
+
 class SnapshotPolicy(ApiModel):
     """When and where the workspace is archived."""
 
     on_stop: bool = Field(
         default=True,
         description="Archive the workspace at every stop. With false its content ends with the pod.",
+    )
+    interval_seconds: Annotated[int, _INTERVAL_RULE] = Field(
+        default=300,
+        description=(
+            "A running workspace that changed is archived every so many seconds, so that a lost node costs no more "
+            "than that: 0 for never, else 10 to 86400. Without onStop there are none."
+        ),
     )
     store: Annotated[str, Field(min_length=1, max_length=63), name_rule("snapshot.store")] | None = Field(
         default=None, description="Name of a store of the operator's configuration; its default_store if none is named."

@@ -16,7 +16,9 @@ from sandhold.api.texts import name_rule
 OperatingMode = Literal["Running", "Suspended"]
 SessionPhase = Literal["Starting", "Ready", "Stopping", "Suspended", "Finished", "Failed"]
 Recovery = Literal["Initialized", "Restored", "Repaired", "Reused"]
-StopReason = Literal["Requested", "Deleted", "TtlExpired", "AgentExited", "Refused", "StartTimeout"]
+StopReason = Literal[
+    "Requested", "Deleted", "TtlExpired", "AgentExited", "Refused", "StartTimeout", "WorkspaceFull", "NodeCordoned"
+]
 
 
 class SandboxReference(ApiModel):
@@ -128,7 +130,14 @@ class SandboxSessionStatus(ApiModel):
         description="Where the last start got its workspace: Initialized, Restored, Repaired or Reused.",
     )
     slot: Slot | None = Field(default=None, description="The place in the store that holds this session's workspace.")
-    snapshot: SnapshotState | None = Field(default=None, description="The last verified archive of the workspace.")
+    snapshot: SnapshotState | None = Field(
+        default=None,
+        description="The last verified archive of the workspace, checkpoints included: where a lost pod goes on from.",
+    )
+    archives_on_stop: bool | None = Field(
+        default=None,
+        description="Whether this run was started with snapshot.onStop: then its stop archives, whatever is said now.",
+    )
     refusal: RefusalState | None = Field(default=None, description="Why the session was refused or is held up.")
     stop_reason: StopReason | None = Field(default=None, description="Why the session was stopped the last time.")
     restarts: Annotated[int, Field(ge=0)] | None = Field(

@@ -62,14 +62,18 @@ class SandboxSnapshotStatus(ApiModel):
     files: Annotated[int, Field(ge=0)] | None = Field(default=None, description="How many files it holds.")
     epoch: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Epoch of the pod that it came from.")
     sequence: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Number of the archive within its epoch."
+        default=None, description="Number of the epoch's newest archive within it; it rises with each one."
+    )
+    final: bool | None = Field(
+        default=None,
+        description="Whether it was made after the agent had ended; else it is a checkpoint of a running workspace.",
     )
     created_at: Time | None = Field(default=None, description="When it was made.")
     verified_at: Time | None = Field(default=None, description="When what the store holds was last verified.")
 
 
 class SandboxSnapshot(ApiModel):
-    """An archive of a workspace in object storage: an index entry, not the archive itself."""
+    """The newest archive of one pod's workspace in object storage: an index entry, not the archive itself."""
 
     facts: ClassVar[KindFacts] = KindFacts(
         plural="sandboxsnapshots",
@@ -79,6 +83,7 @@ class SandboxSnapshot(ApiModel):
             Column("Phase", ".status.phase"),
             Column("Epoch", ".status.epoch", "integer"),
             Column("Sequence", ".status.sequence", "integer"),
+            Column("Final", ".status.final", "boolean"),
             Column("Files", ".status.files", "integer"),
             Column("Bytes", ".status.bytes", "integer"),
             Column("Stored", ".status.storedBytes", "integer", priority=1),

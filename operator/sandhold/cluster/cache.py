@@ -183,11 +183,23 @@ def _is_ended(obj: KubeObject) -> bool:
 
 
 def _lean(obj: KubeObject) -> KubeObject:
-    """Without managedFields, which are half of an object and nobody's business here; of a node, the addresses only."""
+    """Without managedFields, which are half of an object and nobody's business here; of a node, what pods depend on."""
     metadata: Mapping[str, Any] = obj["metadata"]
     if "managedFields" in metadata:
         obj = {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
-    if obj["kind"] == "Node":
-        addresses = (obj.get("status") or {}).get("addresses") or []
-        obj = {**{key: obj[key] for key in ("apiVersion", "kind", "metadata")}, "status": {"addresses": addresses}}
-    return obj
+    return _lean_node(obj) if obj["kind"] == "Node" else obj
+
+
+def _lean_node(node: KubeObject) -> KubeObject:
+    """Addresses, whether it takes pods, and whether its kubelet is heard of; without the times of its heartbeats."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    ready = [
+        {"type": "Ready", "status": each.get("status")}
+        for each in status.get("conditions") or ()
+        if each.get("type") == "Ready"
+    ]
+    return {
+        **{key: node[key] for key in ("apiVersion", "kind", "metadata")},
+        "spec": {key: spec[key] for key in ("unschedulable", "taints") if spec.get(key)},
+        "status": {"addresses": status.get("addresses") or [], "conditions": ready},
+    }

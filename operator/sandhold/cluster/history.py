@@ -10,17 +10,46 @@ question goes on without it, so that a later pass finds the answer.
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
+from sandhold.api.session import SandboxSession
 from sandhold.cluster.door import Movers
 from sandhold.cluster.memory import Recent
-from sandhold.desired.world import SlotHistory, StoreTrouble, Unknown
+from sandhold.desired.world import Keeper, KubeObject, Observed, Present, SlotHistory, StoreTrouble, Unknown
 
+Pods = Observed[tuple[KubeObject, ...]]
 Answer = SlotHistory | StoreTrouble | Unknown
 PATIENCE_SECONDS = 2.0
 MOST_QUESTIONS = 64
 SLOW = Unknown("the store has not answered yet")
+
+
+class Fingerprints:
+    """Of all of ours that may have changed what the store holds of a session's slot."""
+
+    def __init__(self) -> None:
+        self._ended: Recent[str, Hashable] = Recent()
+
+    def of(self, session: SandboxSession, keepers: Mapping[str, Keeper], pods: Pods) -> Hashable:
+        """The fingerprint of now."""
+        epoch = session.status.slot.epoch if session.status.slot is not None else None
+        there = tuple(pod["metadata"]["uid"] for pod in pods.value) if isinstance(pods, Present) else ()
+        return epoch, there, tuple(self._ended_archive(uid, keeper) for uid, keeper in sorted(keepers.items()))
+
+    def _ended_archive(self, uid: str, keeper: Keeper) -> Hashable:
+        """The last archive of a keeper that came to an end; one that runs has changed nothing yet.
+
+        A failed one may be there all the same: its keeper never heard the verdict. So each failure asks anew.
+        """
+        report = keeper.report
+        if report is None or report.archive_state not in ("Stored", "Failed"):
+            return self._ended.get(uid)
+        is_stored = report.archive_state == "Stored"
+        told = (report.archive_sequence, report.archive_is_final) if is_stored else keeper.reported_at
+        ended = (uid, report.archive_state, told)
+        self._ended.put(uid, ended)
+        return ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ when somebody makes them anew. Deciding what the facts mean is `desired/`'s busi
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sandhold import names
 from sandhold.backends.model import Backends
@@ -13,7 +13,7 @@ from sandhold.cluster.cache import Cache
 from sandhold.cluster.door import Door
 from sandhold.cluster.kinds import ENDPOINT_SLICE, NODE, RUNTIME_CLASS, described
 from sandhold.desired.plan import Reference
-from sandhold.desired.world import ABSENT, Installation, KubeObject, Observed, Present, Unknown
+from sandhold.desired.world import ABSENT, Installation, KubeObject, Node, Observed, Present, Taint, Unknown
 from sandhold.errors import NotFoundError, SandholdError
 from sandhold.settings import OperatorSettings
 
@@ -21,6 +21,7 @@ SERVICE_OF_SLICE = "kubernetes.io/service-name"
 API_SERVICE = Reference("v1", "Service", "default", "kubernetes")
 NOT_READ = Unknown("it was not read yet")
 Address = tuple[str, int]
+T = TypeVar("T")
 
 
 class InstallationFacts:
@@ -36,7 +37,7 @@ class InstallationFacts:
         self._mover_ca = mover_ca
         self._mover_service = Reference("v1", "Service", settings.namespace, names.MOVER_SERVICE)
         self._services: dict[Reference, Observed[KubeObject]] = {}
-        self._nodes: tuple[int, tuple[str, ...]] = (-1, ())
+        self._nodes: tuple[int, tuple[str, ...], Mapping[str, Node]] = (-1, (), {})
 
     async def refresh(self) -> None:
         """Read the two Services. One that cannot be read keeps its last known form, if it has one."""
@@ -64,7 +65,8 @@ class InstallationFacts:
             mover_ca=Present(self._mover_ca),
             api_server=self._api_server(),
             runtime_classes=self._runtime_classes(),
-            node_addresses=self._node_addresses(),
+            node_addresses=self._of_nodes(lambda known: known[1]),
+            nodes=self._of_nodes(lambda known: known[2]),
         )
 
     def mover_operators(self) -> tuple[str, ...]:
@@ -106,14 +108,16 @@ class InstallationFacts:
         found = {each["metadata"]["name"]: str(each.get("handler", "")) for each in self._cache.all(RUNTIME_CLASS)}
         return Present(dict(sorted(found.items())))
 
-    def _node_addresses(self) -> Observed[tuple[str, ...]]:
+    def _of_nodes(self, part: Callable[[tuple[int, tuple[str, ...], Mapping[str, Node]]], T]) -> Observed[T]:
         """Kept between passes: there may be thousands of nodes, and every pass wants this."""
         if not self._cache.is_listed(NODE):
             return Unknown("the Nodes were not listed yet")
         revision = self._cache.revision(NODE)
         if self._nodes[0] != revision:
-            self._nodes = (revision, tuple(sorted({text for node in self._cache.all(NODE) for text in _ips(node)})))
-        return Present(self._nodes[1])
+            there = list(self._cache.all(NODE))
+            addresses = tuple(sorted({text for node in there for text in _ips(node)}))
+            self._nodes = (revision, addresses, {node["metadata"]["name"]: _node(node) for node in there})
+        return Present(part(self._nodes))
 
     def _cluster_ip(self, reference: Reference) -> Observed[str]:
         service = self._services.get(reference, NOT_READ)
@@ -139,6 +143,22 @@ def slice_service(endpoint_slice: KubeObject) -> tuple[str, ...]:
 def _ips(node: KubeObject) -> list[str]:
     addresses = (node.get("status") or {}).get("addresses") or ()
     return [each["address"] for each in addresses if each.get("type") in ("InternalIP", "ExternalIP")]
+
+
+def _node(node: KubeObject) -> Node:
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    said = [each.get("status") for each in status.get("conditions") or () if each.get("type") == "Ready"]
+    taints = (
+        Taint(str(each.get("key") or ""), str(each.get("value") or ""), str(each.get("effect") or ""))
+        for each in spec.get("taints") or ()
+    )
+    return Node(
+        is_cordoned=bool(spec.get("unschedulable")),
+        # A node that says nothing of it has just joined, or is no kubelet's: neither is a lost one.
+        is_ready=all(word == "True" for word in said),
+        labels=node["metadata"].get("labels") or {},
+        taints=tuple(taints),
+    )
 
 
 def _ready(endpoint_slice: KubeObject) -> list[Address]:

@@ -17,7 +17,7 @@ from sandhold.api.session import SandboxSession
 from sandhold.backends.model import Backends
 from sandhold.cluster.cache import Cache
 from sandhold.cluster.door import Door, Movers
-from sandhold.cluster.history import Histories
+from sandhold.cluster.history import Fingerprints, Histories
 from sandhold.cluster.installation import InstallationFacts
 from sandhold.cluster.kinds import ACCOUNT, BUDGET, POD, POLICY, RESOURCES, SANDBOX, SESSION, SNAPSHOT, described
 from sandhold.cluster.memory import Ending, Memory
@@ -68,7 +68,7 @@ class _Question:
     slot: str
     fingerprint: Hashable
     has_archive: bool
-    """Whether status or a SandboxSnapshot names one."""
+    """Whether status or a SandboxSnapshot names one, or this run makes some."""
 
 
 class Observer:
@@ -93,6 +93,7 @@ class Observer:
         self._clock = clock
         self._monotonic = monotonic
         self.histories = Histories(movers)
+        self._fingerprints = Fingerprints()
 
     async def session(self, namespace: str, name: str) -> SessionView | None:
         """The world of a SandboxSession; None when it is not there (any more)."""
@@ -107,8 +108,10 @@ class Observer:
         pods = self._listed(POD, "session", metadata.uid)
         keepers = self._keepers(pods)
         snapshots = self._snapshots(session, slot)
-        has_archive = session.status.snapshot is not None or (isinstance(snapshots, Present) and bool(snapshots.value))
-        question = _Question(slot, _fingerprint(session, keepers, pods), has_archive=has_archive)
+        has_archive = bool(session.status.snapshot or session.status.archives_on_stop) or (
+            isinstance(snapshots, Present) and bool(snapshots.value)
+        )
+        question = _Question(slot, self._fingerprints.of(session, keepers, pods), has_archive=has_archive)
         history, squatter, is_ending = await asyncio.gather(
             self._history(sandbox, installation.backends, question),
             self._pod_squatter(session, installation.id),
@@ -268,21 +271,6 @@ class Observer:
         if not isinstance(found, Unknown):
             self._memory.ending.put(namespace, Ending(self._monotonic(), is_confirmed=is_ending))
         return is_ending
-
-
-def _fingerprint(session: SandboxSession, keepers: Mapping[str, Keeper], pods: Pods) -> Hashable:
-    """All of ours that may have changed what the store holds of the session's slot.
-
-    A failed archive may be there all the same: its keeper never heard the verdict.
-    """
-    epoch = session.status.slot.epoch if session.status.slot is not None else None
-    there = tuple(pod["metadata"]["uid"] for pod in pods.value) if isinstance(pods, Present) else ()
-    over = tuple(
-        (uid, keeper.report.archive_sequence, keeper.report.archive_state)
-        for uid, keeper in sorted(keepers.items())
-        if keeper.report is not None and keeper.report.archive_state in ("Stored", "Failed")
-    )
-    return epoch, there, over
 
 
 def _but_foreign(found: Observed[KubeObject], foreign: tuple[KubeObject, ...]) -> Observed[KubeObject]:

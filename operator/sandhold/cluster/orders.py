@@ -99,5 +99,7 @@ class Orders:
 
 def _content(order: Order) -> str:
     """What makes two orders the same: all but a grant's expiry, which every pass sets anew."""
-    grant: Mapping[str, Any] = {key: value for key, value in (order.grant or {}).items() if key != "expires"}
-    return short_hash(order.verb, json.dumps([order.arguments, grant], sort_keys=True, default=str), length=32)
+    lasting: list[Mapping[str, Any]] = [
+        {key: value for key, value in part.items() if key != "expires"} for part in (order.arguments, order.grant or {})
+    ]
+    return short_hash(order.verb, json.dumps(lasting, sort_keys=True, default=str), length=32)

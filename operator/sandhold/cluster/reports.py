@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sandhold.desired.world import Evidence, KeeperReport, Manifest, ProbeOutcome, SlotHistory
+from sandhold.desired.world import Evidence, Guard, KeeperReport, Kept, Manifest, ProbeOutcome, SlotHistory
 
 MOST_PROBES = 32
 MOST_ENTRIES = 4096
 LONGEST_MESSAGE = 512
 LARGEST_NUMBER = 2**53
+LARGEST_SIZE = 2**63 - 1
 HIGHEST_POSITION = 9_999_999_999
 
 _CHALLENGE = re.compile(r"[0-9a-f]{32}")
@@ -32,6 +33,7 @@ _RECOVERIES = ("Initialized", "Restored", "Repaired", "Reused")
 _OUTCOMES = ("Connected", "Refused", "TimedOut", "Failed")
 _AGENT_STATES = ("Unknown", "Waiting", "Running", "Ended")
 _ARCHIVE_STATES = ("Running", "Stored", "Failed")
+_GUARD_LEVELS = ("Normal", "High", "Full", "Critical")
 _MANIFEST_KINDS = ("Archive", "Fence")
 
 
@@ -69,9 +71,12 @@ def keeper_report(value: object) -> KeeperReport:
         agent_exit_code=agent_exit_code,
         agent_message=agent_message,
         archive_sequence=None if archive is None else _number(archive.get("sequence"), "archive.sequence"),
+        archive_is_final=False if archive is None else _claim(archive.get("final", False), "archive.final"),
         archive_state="" if archive is None else _one_of(archive.get("state"), _ARCHIVE_STATES, "archive.state"),
         archive_code="" if archive is None else _code(archive.get("code"), "archive.code"),
         archive_message="" if archive is None else text(archive.get("message")),
+        kept=_kept(report.get("kept")),
+        guard=_guard(report.get("guard")),
     )
 
 
@@ -90,14 +95,11 @@ def manifest(value: object, where: str) -> Manifest:
     """One manifest as a mover describes it, or MalformedError."""
     said = _mapping(value, where)
     parent = _optional_mapping(said.get("parent"), f"{where}.parent")
-    final = said.get("final")
-    if not isinstance(final, bool):
-        raise MalformedError(f"{where}.final must be true or false")
     return Manifest(
         epoch=_number(said.get("epoch"), f"{where}.epoch", HIGHEST_POSITION),
         sequence=_number(said.get("sequence"), f"{where}.sequence", HIGHEST_POSITION),
         kind=_one_of(said.get("kind"), _MANIFEST_KINDS, f"{where}.kind"),
-        final=final,
+        final=_claim(said.get("final"), f"{where}.final"),
         key=_matching(said.get("key"), _KEY, f"{where}.key"),
         digest=_matching(said.get("digest"), _DIGEST, f"{where}.digest"),
         bytes=_number(said.get("bytes"), f"{where}.bytes"),
@@ -132,6 +134,26 @@ def _agent(value: object) -> tuple[str, int | None, str]:
 
 def _waiting_for(value: object) -> int | None:
     return None if value is None else _number(value, "workspace.waitingFor", MOST_ENTRIES - 1)
+
+
+def _kept(value: object) -> Kept | None:
+    kept = _optional_mapping(value, "kept")
+    if kept is None:
+        return None
+    return Kept(_number(kept.get("checkpoint"), "kept.checkpoint"), _number(kept.get("final"), "kept.final"))
+
+
+def _guard(value: object) -> Guard | None:
+    """What was measured is left out: it changes with every level, and decides nothing."""
+    guard = _optional_mapping(value, "guard")
+    if guard is None:
+        return None
+    return Guard(
+        level=_one_of(guard.get("level"), _GUARD_LEVELS, "guard.level"),
+        size_bytes=_number(guard.get("sizeBytes"), "guard.sizeBytes", LARGEST_SIZE),
+        limit_bytes=_number(guard.get("limitBytes"), "guard.limitBytes", LARGEST_SIZE),
+        interval_seconds=_number(guard.get("intervalSeconds"), "guard.intervalSeconds"),
+    )
 
 
 def _evidence(value: object) -> Evidence | None:
@@ -187,6 +209,12 @@ def _matching(value: object, pattern: re.Pattern[str], where: str) -> str:
 def _one_of(value: object, allowed: tuple[str, ...], where: str) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise MalformedError(f"{where} is none of {', '.join(allowed)}")
+    return value
+
+
+def _claim(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise MalformedError(f"{where} must be true or false")
     return value
 
 

@@ -1,18 +1,16 @@
 """Getting the workspace of an epoch into the store: which archive to order, when to try again, what holds it up.
 
 Used by a stop and by a pod that somebody else deletes. Nothing here deletes anything: it only says how far an archive
-has come, and `Situation.final_archive` alone says that it is there.
+has come, and `Situation.final_archive` alone says that it is there. What a keeper says of a checkpoint is none of it.
 """
 
 from datetime import datetime
 
-from sandhold import names
 from sandhold.api.sandbox import AgentSandbox
-from sandhold.desired import conditions, orders, ownership
-from sandhold.desired.plan import Create, Order, WriteStatus
+from sandhold.desired import conditions, orders
+from sandhold.desired.plan import Order
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation
-from sandhold.desired.snapshot import Archived, snapshot_writes
 from sandhold.desired.world import Absent, Present, StoreTrouble, Unknown
 from sandhold.reasons import REFUSALS, RefusalCode, camel_case
 
@@ -20,6 +18,8 @@ SHORTEST_DELAY = 2.0
 LONGEST_DELAY = 30.0
 DYING_SECONDS = 3
 """Init ends its agent within a second when the pod is deleted."""
+LEAVING_SECONDS = 10
+"""A keeper that holds a final grant has begun to archive so long after its pod was deleted, or its kubelet is dead."""
 UNSEEN_SECONDS = 10.0
 LONGEST_UNSEEN = 300.0
 """A stored archive that the store still does not list after a while is made again: the workspace is still there."""
@@ -46,18 +46,35 @@ def is_still(situation: Situation, pod: SeenPod) -> bool:
 
 
 def archive_calls(situation: Situation, pod: SeenPod, elapsed: float) -> tuple[Order, ...]:
-    """The order for this epoch's final archive; none while one runs, rests after a failure, or cannot be given."""
+    """The order for this epoch's final archive; none while one runs, rests after a failure, or cannot be given.
+
+    A keeper whose pod is deleted archives by itself when it can. A checkpoint that runs is no reason to wait: the order
+    comes after it.
+    """
     sandbox, report = situation.sandbox, situation.report
     store = situation.store
     if sandbox is None or store is None or situation.history is None or not situation.is_connected:
         return ()
-    is_stale = report.archive_state == "Stored" and situation.head_epoch > situation.epoch
+    state = report.archive_state if report.archive_is_final else ""
+    is_stale = state == "Stored" and situation.head_epoch > situation.epoch
     unseen_for = min(max(UNSEEN_SECONDS, elapsed / 2), LONGEST_UNSEEN)
-    is_unseen = report.archive_state == "Stored" and situation.seconds_since(_reported(situation)) < unseen_for
-    rests = report.archive_state == "Failed" and retry_in(situation, elapsed) > 0
-    if report.archive_state == "Running" or is_stale or is_unseen or rests:
+    is_unseen = state == "Stored" and situation.seconds_since(_reported(situation)) < unseen_for
+    rests = state == "Failed" and retry_in(situation, elapsed) > 0
+    if state == "Running" or is_stale or is_unseen or rests or leaves_by_itself(situation, pod):
         return ()
     return (_archive_order(situation, pod, sandbox, store),)
+
+
+def leaves_by_itself(situation: Situation, pod: SeenPod) -> bool:
+    """Whether the keeper of a deleted pod is about to archive for good without being told."""
+    is_leaving = pod.deletion is not None and pod.deleted_for(situation.now) < LEAVING_SECONDS
+    return is_leaving and holds_final_grant(situation)
+
+
+def holds_final_grant(situation: Situation) -> bool:
+    """Whether the keeper can archive for good by itself when its pod is deleted."""
+    kept = situation.report.kept
+    return kept is not None and kept.final > situation.now.timestamp()
 
 
 def archive_trouble(situation: Situation) -> Trouble | None:
@@ -71,47 +88,9 @@ def archive_trouble(situation: Situation) -> Trouble | None:
         return _trouble(
             RefusalCode.STALE_GENERATION, "The store holds a newer epoch of this workspace than this pod's."
         )
-    if report.archive_state == "Failed":
+    if report.archive_state == "Failed" and report.archive_is_final:
         return _trouble(report.archive_code or RefusalCode.MANIFEST_PRODUCER_FAILED, report.archive_message)
     return None
-
-
-def index_writes(situation: Situation) -> tuple[Create | WriteStatus, ...]:
-    """The SandboxSnapshot of this epoch's final archive, where it is missing and may be made."""
-    manifest, store = situation.final_archive, situation.store
-    if manifest is None or store is None or is_indexed(situation) or situation.world.namespace_terminating:
-        return ()
-    archived = Archived(situation.world.installation.id, situation.slot, store, manifest)
-    return snapshot_writes(situation.session, archived, situation.now)
-
-
-def index_trouble(situation: Situation) -> Trouble | None:
-    """Whether somebody else's object has the name of the final archive's entry."""
-    manifest, seen = situation.final_archive, situation.world.snapshots
-    if manifest is None or not isinstance(seen, Present):
-        return None
-    name = names.snapshot_name(situation.session.metadata.name, situation.slot, manifest.epoch, manifest.sequence)
-    for document in seen.value:
-        metadata = ownership.metadata_of(document)
-        labels = metadata.get("labels") or {}
-        ours = {names.LABEL_INSTALLATION: situation.world.installation.id, names.LABEL_SLOT: situation.slot}
-        if metadata.get("name") == name and not ours.items() <= labels.items():
-            message = f"SandboxSnapshot {name} exists, and this operator did not make it: remove or rename it."
-            return Trouble("ForeignObject", message)
-    return None
-
-
-def is_indexed(situation: Situation) -> bool:
-    """Whether the final archive has its SandboxSnapshot, or can have none because its namespace is going."""
-    manifest = situation.final_archive
-    if situation.world.namespace_terminating:
-        return True
-    return manifest is not None and (manifest.epoch, manifest.sequence) in situation.indexed
-
-
-def is_archived(situation: Situation) -> bool:
-    """Whether the final archive is known, by the store or by the index: enough once the pod is gone anyway."""
-    return situation.final_archive is not None or any(epoch == situation.epoch for epoch, _ in situation.indexed)
 
 
 def history_trouble(situation: Situation) -> Trouble | None:
@@ -147,12 +126,20 @@ def _archive_order(situation: Situation, pod: SeenPod, sandbox: AgentSandbox, st
 
 
 def _next_sequence(situation: Situation) -> int:
-    """The number after the last one of this epoch. A failed attempt keeps its number, unless the store has it."""
+    """The lowest number that the archive may get: above every one of this epoch that anybody knows.
+
+    The mover gives the number. What is known here counts beside what the store lists, so that an archive in another
+    store than the checkpoints before it is still the newest.
+    """
     head = situation.history.head if situation.history is not None else None
-    last = head.sequence if head is not None and head.epoch == situation.epoch else 0
-    report = situation.report
-    stored = report.archive_sequence if report.archive_state == "Stored" and report.archive_sequence else 0
-    return max(last, stored) + 1
+    entry, said, report = situation.indexed.get(situation.epoch), situation.status.snapshot, situation.report
+    known = [
+        head.sequence if head is not None and head.epoch == situation.epoch else 0,
+        entry.sequence if entry is not None else 0,
+        said.sequence if said is not None and said.epoch == situation.epoch else 0,
+        report.archive_sequence or 0 if report.archive_state == "Stored" else 0,
+    ]
+    return max(known) + 1
 
 
 def _reported(situation: Situation) -> datetime | None:

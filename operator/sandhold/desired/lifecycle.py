@@ -7,19 +7,21 @@
                    └► Failed                                      given up before the agent ran
 
 From rest a session starts again when `operatingMode` goes from Suspended to Running, or when the retry annotation has
-a new value. A refusal before anything exists is no rest: it is looked at anew at every change.
+a new value; one that left a cordoned node, by itself when a node can take it. A refusal before anything exists is no
+rest: it is looked at anew at every change.
 """
 
 from datetime import datetime, timedelta
 
 from sandhold import names
 from sandhold.api.session import StopReason
-from sandhold.desired import conditions
+from sandhold.desired import conditions, placement, size_guard
 from sandhold.desired.situation import Situation
 from sandhold.reasons import POD_READY
 
 REST = frozenset({"Suspended", "Finished", "Failed"})
 MOST_RESTARTS = 5
+EXIT_SECONDS = 1.5
 STABLE_SECONDS = 600
 """A pod that was Ready for so long is no failure in a row."""
 
@@ -33,27 +35,51 @@ def stop_reason(situation: Situation) -> StopReason | None:
         return status.stop_reason or "Requested"
     if situation.session.spec.operating_mode == "Suspended":
         return "Requested"
-    if not situation.is_underway:
-        return None
-    limit = expires_at(situation)
-    if limit is not None and situation.now >= limit:
+    return _end_of_run(situation) if situation.is_underway else None
+
+
+def _end_of_run(situation: Situation) -> StopReason | None:
+    if is_expired(situation):
         return "TtlExpired"
-    return "AgentExited" if agent_ended(situation) else None
+    if size_guard.is_critical(situation):
+        return "WorkspaceFull"
+    if agent_ended(situation):
+        return "AgentExited"
+    return "NodeCordoned" if placement.must_leave(situation) else None
 
 
 def is_at_rest(situation: Situation) -> bool:
     """Whether the session is stopped and nothing asks for a start."""
     status = situation.status
-    if status.phase not in REST or status.stop_reason is None:
+    if status.phase not in REST or status.stop_reason in (None, "Requested") or _is_retried(situation):
         return False
-    return status.stop_reason != "Requested" and not _is_retried(situation)
+    return not (is_moving(situation) and placement.can_be_placed(situation)) or is_expired(situation)
+
+
+def is_moving(situation: Situation) -> bool:
+    """Whether the session rests only because of its node: its next start goes on with the same run."""
+    return situation.status.phase in REST and situation.status.stop_reason == "NodeCordoned"
+
+
+def is_expired(situation: Situation) -> bool:
+    """Whether its time limit is over. It goes on while a session has no node."""
+    limit = expires_at(situation)
+    return limit is not None and situation.now >= limit
 
 
 def agent_ended(situation: Situation) -> bool:
-    """Whether the agent ended by itself, in a pod that nobody is deleting."""
+    """Whether the agent ended by itself, in a pod that nobody is deleting.
+
+    A deleted pod's agent ends too, and its keeper may be heard before the pod's watch: so a moment is waited, and a
+    keeper that archives for good without having been told to is one that leaves.
+    """
     report, pod = situation.report, situation.pod
     is_current = bool(report.opened) and report.opened == report.challenge
-    return is_current and report.agent_state == "Ended" and pod is not None and pod.deletion is None
+    if not is_current or report.agent_state != "Ended" or report.archive_is_final:
+        return False
+    reported = situation.keeper.reported_at if situation.keeper is not None else None
+    has_lasted = reported is None or situation.seconds_since(reported) >= EXIT_SECONDS
+    return has_lasted and pod is not None and pod.deletion is None
 
 
 def time_limit(situation: Situation) -> int | None:

@@ -20,7 +20,8 @@ def history_refusal(situation: Situation) -> Refusal | None:
         return refuse(known, history.message or "The last archive of the workspace cannot be used")
     if situation.history is None:
         return None
-    newest = max([*situation.indexed, *_of_status(situation)], default=None)
+    entries = [(entry.epoch, entry.sequence) for entry in situation.indexed.values()]
+    newest = max([*entries, *_of_status(situation)], default=None)
     content = situation.content
     if newest is None or (content is not None and (content.epoch, content.sequence) >= newest):
         return None
@@ -45,7 +46,13 @@ def warning(refusal: Refusal, new: Mapping[str, Any] | None) -> tuple[Event, ...
 def recovery_point(situation: Situation) -> str:
     """Where the workspace can be had from, in words."""
     content = situation.content
-    return "no archive of the workspace exists" if content is None else f"the last archive is {numbered(content)}"
+    if content is None:
+        return "no archive of the workspace exists"
+    if situation.final_archive is not None:
+        return f"its workspace is stored whole in archive {numbered(content)}"
+    if situation.epoch_archive is not None:
+        return f"its last checkpoint is {numbered(content)}, made at {content.created_at}"
+    return f"the last archive is {numbered(content)}"
 
 
 def numbered(manifest: Manifest | None) -> str:

@@ -18,11 +18,13 @@ from sandhold.api.workspace import Entry
 from sandhold.desired import environment, volumes
 from sandhold.desired.evidence import Probe
 from sandhold.desired.plan import Order
-from sandhold.desired.world import Manifest
+from sandhold.desired.world import Guard, Manifest
 
 PART_BYTES = 24 * 1024
 """Bytes of one part of the entries, before base64 makes 32 KiB of them."""
 GRANT_SECONDS = 3600
+KEPT_SECONDS = 24 * 3600
+"""Life of a standing grant: an operator that is away for less does not cost a checkpoint."""
 UNLIMITED_BYTES = 1 << 50
 UNLIMITED_FILES = 100_000_000
 END_GRACE_SECONDS = 10
@@ -110,8 +112,20 @@ def archive_order(pod_uid: str, sequence: int, grant: dict[str, Any]) -> Order:
 
     The limit that the grant sets is told to the keeper too, which then stops early instead of at the mover's word.
     """
-    limit = grant["maxBytes"] if grant["maxBytes"] < UNLIMITED_BYTES else 0
-    return Order(pod_uid, "archive", {"sequence": sequence, "final": True, "maxBytes": limit}, grant)
+    arguments = {"sequence": sequence, "final": True, "maxBytes": _told_limit(grant)}
+    return Order(pod_uid, "archive", arguments, grant)
+
+
+def keep_order(pod_uid: str, grant: dict[str, Any]) -> Order:
+    """A standing grant, for checkpoints or for the archive of a pod that somebody else deletes."""
+    arguments = {"final": grant["final"], "expires": grant["expires"], "maxBytes": _told_limit(grant)}
+    return Order(pod_uid, "keep", arguments, grant)
+
+
+def guard_order(pod_uid: str, guard: Guard) -> Order:
+    """How large the workspace may grow, and how often a changed one is archived."""
+    sizes = {"sizeBytes": guard.size_bytes, "limitBytes": guard.limit_bytes}
+    return Order(pod_uid, "guard", {**sizes, "intervalSeconds": guard.interval_seconds})
 
 
 def restore_grant(holder: Holder, source: Manifest, sandbox: AgentSandbox) -> dict[str, Any]:
@@ -132,7 +146,20 @@ def archive_grant(holder: Holder, sequence: int, sandbox: AgentSandbox) -> dict[
     return {**_grant(holder, "archive"), **numbers, "maxBytes": most_bytes, "maxFiles": most_files}
 
 
-def _grant(holder: Holder, verb: str) -> dict[str, Any]:
+def standing_grant(holder: Holder, sandbox: AgentSandbox, *, final: bool) -> dict[str, Any]:
+    """What lets a pod archive by itself. The mover numbers what it stores with it."""
+    most_bytes, most_files = _limits(sandbox)
+    limits = {"sequence": 1, "final": final, "maxBytes": most_bytes, "maxFiles": most_files}
+    return {**_grant(holder, "archive", KEPT_SECONDS), **limits}
+
+
+def _told_limit(grant: dict[str, Any]) -> int:
+    """The limit of a grant for the keeper, to which it is opaque; 0 for none."""
+    limit: int = grant["maxBytes"]
+    return limit if limit < UNLIMITED_BYTES else 0
+
+
+def _grant(holder: Holder, verb: str, seconds: int = GRANT_SECONDS) -> dict[str, Any]:
     return {
         "v": 1,
         "installation": holder.installation_id,
@@ -141,7 +168,7 @@ def _grant(holder: Holder, verb: str) -> dict[str, Any]:
         "epoch": holder.epoch,
         "verb": verb,
         "store": holder.store,
-        "expires": int(holder.now.timestamp()) + GRANT_SECONDS,
+        "expires": int(holder.now.timestamp()) + seconds,
     }
 
 

@@ -5,19 +5,23 @@ Builds what to ask for, and the part that is patched when a mover moves. How the
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sandhold import names
+from sandhold.api.quantity import quantity_bytes
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession
 from sandhold.backends.admit import Admission
 from sandhold.desired import environment, ownership, runtime, volumes
 from sandhold.desired.world import KubeObject
 
-GRACE_SECONDS = 30
-"""Grace of a pod that somebody else deletes: what the keeper has for its last archive."""
+SHORTEST_GRACE = 30
+LONGEST_GRACE = 600
+SLOW_BYTES = 32 << 20
+"""What a keeper stores in a second when the store is slow."""
 
 _CONTAINER_SECURITY: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,
@@ -57,6 +61,16 @@ def sandbox_pod(material: PodMaterial, sandbox: AgentSandbox, session: SandboxSe
     metadata["annotations"][names.ANNOTATION_INTENT] = intent_of(document)
     metadata["annotations"] |= mover_annotations(material.mover_address, material.mover_ca)
     return document
+
+
+def grace_seconds(sandbox: AgentSandbox) -> int:
+    """Grace of a pod that somebody else deletes: what its keeper has for the last archive.
+
+    Half a minute to end the agent and to find a mover, and as long as a slow store takes for `workspace.size`; never
+    more than what a drain can be made to wait for. Nobody waits longer than the keeper needs.
+    """
+    size = quantity_bytes(sandbox.spec.workspace.size)
+    return min(SHORTEST_GRACE + math.ceil(size / SLOW_BYTES), LONGEST_GRACE)
 
 
 def intent_of(document: Mapping[str, Any]) -> str:
@@ -115,7 +129,7 @@ def _spec(material: PodMaterial, sandbox: AgentSandbox, session: SandboxSession)
         "hostIPC": False,
         "shareProcessNamespace": False,
         "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "terminationGracePeriodSeconds": grace_seconds(sandbox),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": sandbox.spec.run_as_user,
@@ -142,16 +156,20 @@ def _placement(sandbox: AgentSandbox) -> dict[str, Any]:
 
 
 def _keeper(material: PodMaterial, sandbox: AgentSandbox) -> dict[str, Any]:
-    """The keeper as a native sidecar. Its hook takes milliseconds: while one blocks there is no pod IP and no wall."""
+    """The keeper as a native sidecar. Its hooks take milliseconds: while `postStart` blocks there is no IP and no wall.
+
+    `preStop` runs at the beginning of the pod's end, beside the agent's SIGTERM: what the grace holds is the archive's.
+    """
     disk = volumes.keeper_disk_bytes(sandbox)
     install = [names.PATH_KEEPER_BINARY, "install", names.PATH_INIT]
+    leave = [names.PATH_KEEPER_BINARY, "leave"]
     return {
         "name": names.KEEPER_CONTAINER,
         "image": material.keeper_image,
         "imagePullPolicy": material.keeper_image_pull_policy,
         "command": [names.PATH_KEEPER_BINARY, "keeper"],
         "restartPolicy": "Always",
-        "lifecycle": {"postStart": {"exec": {"command": install}}},
+        "lifecycle": {"postStart": {"exec": {"command": install}}, "preStop": {"exec": {"command": leave}}},
         "resources": {
             "requests": {"cpu": "10m", "memory": _KEEPER_MEMORY_REQUEST, "ephemeral-storage": "64Mi"},
             "limits": {"memory": _KEEPER_MEMORY_LIMIT, "ephemeral-storage": str(disk)},

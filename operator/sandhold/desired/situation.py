@@ -16,6 +16,7 @@ from sandhold.api.session import SandboxSession, SandboxSessionStatus
 from sandhold.backends.admit import Admission, admit
 from sandhold.desired import conditions, ownership, runtime, snapshot, volumes
 from sandhold.desired.seen import SeenPod, see_pod
+from sandhold.desired.snapshot import Entry
 from sandhold.desired.world import (
     Absent,
     Installation,
@@ -55,8 +56,8 @@ class Situation:
     """Every pod of ours; None while no read succeeded."""
     pod: SeenPod | None
     """The one of this epoch."""
-    indexed: Mapping[tuple[int, int], str]
-    """Archives of the slot that a SandboxSnapshot calls verified, with its name."""
+    indexed: Mapping[int, Entry]
+    """Of each epoch of the slot, the newest archive that a SandboxSnapshot calls verified."""
 
     @property
     def session(self) -> SandboxSession:
@@ -149,11 +150,17 @@ class Situation:
         return self.epoch > 0 and (is_starting or self.status.phase == "Stopping")
 
     @property
-    def final_archive(self) -> Manifest | None:
-        """This epoch's final archive, if it is what a next start would get: what a pod may be deleted for."""
+    def epoch_archive(self) -> Manifest | None:
+        """This epoch's newest archive, a checkpoint or a final one, if it is what a next start would get."""
         content = self.content
-        is_final = content is not None and content.epoch == self.epoch and content.kind == "Archive" and content.final
-        return content if is_final else None
+        is_of_epoch = content is not None and content.epoch == self.epoch and content.kind == "Archive"
+        return content if is_of_epoch else None
+
+    @property
+    def final_archive(self) -> Manifest | None:
+        """This epoch's final archive, if it is the newest one: what a pod may be deleted for. A checkpoint never is."""
+        archive = self.epoch_archive
+        return archive if archive is not None and archive.final else None
 
     def seconds_until(self, moment: datetime) -> float:
         """How long until something is; negative afterwards."""
@@ -178,7 +185,7 @@ def read_situation(world: SessionWorld) -> Situation:
         epoch=epoch,
         admission=_admission(world),
         sandbox=sandbox,
-        keeps_archives=sandbox.spec.snapshot.on_stop if sandbox is not None else None,
+        keeps_archives=_keeps_archives(session, sandbox),
         pods=pods,
         pod=next((pod for pod in pods or () if pod.epoch == epoch), None),
         indexed=_indexed(world.snapshots, key),
@@ -221,9 +228,11 @@ def _keeper_denies(situation: Situation) -> bool:
     return situation.is_connected and situation.seconds_since(situation.stopping_since) >= SETTLE_SECONDS
 
 
-def is_gone(pod: SeenPod | None, now: datetime) -> bool:
-    """Whether no process of a pod can write any more, or its epoch has to fence it off because nobody will tell."""
-    return pod is None or pod.is_dead or pod.overdue_for(now) > OVERDUE_SECONDS
+def _keeps_archives(session: SandboxSession, sandbox: AgentSandbox | None) -> bool | None:
+    """A run that began with archives keeps them to its end: a changed AgentSandbox must not cost what it did since."""
+    if session.status.archives_on_stop:
+        return True
+    return sandbox.spec.snapshot.on_stop if sandbox is not None else None
 
 
 def _our_pods(world: SessionWorld) -> tuple[SeenPod, ...] | None:
@@ -234,8 +243,8 @@ def _our_pods(world: SessionWorld) -> tuple[SeenPod, ...] | None:
     return tuple(sorted((pod for pod in seen if pod is not None), key=lambda pod: (pod.epoch, pod.uid)))
 
 
-def _indexed(snapshots: Observed[tuple[KubeObject, ...]], slot: str) -> Mapping[tuple[int, int], str]:
-    return snapshot.indexed(snapshots.value, slot) if isinstance(snapshots, Present) else {}
+def _indexed(snapshots: Observed[tuple[KubeObject, ...]], slot: str) -> Mapping[int, Entry]:
+    return snapshot.entries(snapshots.value, slot) if isinstance(snapshots, Present) else {}
 
 
 def _admission(world: SessionWorld) -> Admission | Refusal | Unknown:

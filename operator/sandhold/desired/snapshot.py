@@ -1,13 +1,17 @@
-"""The SandboxSnapshot of an archive: an index entry of the store, made from a verified manifest and read back.
+"""The SandboxSnapshot of an epoch: an index entry of the store, made from a verified manifest and read back.
 
-Nothing owns it, so neither a session's end nor a lost etcd takes an archive's entry along by accident.
+One an epoch: it names the newest archive of it, and its sequence rises with each checkpoint. Nothing owns it, so
+neither a session's end nor a lost etcd takes an archive's entry along by accident.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import ValidationError
+
 from sandhold import names
+from sandhold.api.meta import Condition
 from sandhold.api.session import SandboxSession
 from sandhold.api.snapshot import SandboxSnapshotStatus, SessionReference
 from sandhold.desired import conditions, ownership
@@ -29,10 +33,22 @@ class Archived:
     manifest: Manifest
 
 
-def snapshot_writes(session: SandboxSession, archived: Archived, now: datetime) -> tuple[Create, WriteStatus]:
-    """Make the entry and say that it is verified, which the manifest that a mover read back proves."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a SandboxSnapshot says of an epoch's newest archive."""
+
+    name: str
+    epoch: int
+    sequence: int
+    is_final: bool
+
+
+def snapshot_writes(
+    session: SandboxSession, archived: Archived, now: datetime, before: KubeObject | None = None
+) -> tuple[Create | WriteStatus, ...]:
+    """Make the entry, unless it is there, and say that it is verified, which the manifest proves that was read back."""
     meta = session.metadata
-    name = entry_name(session, archived)
+    name = names.snapshot_name(meta.name, archived.slot, archived.manifest.epoch)
     document = {
         "apiVersion": names.API_VERSION,
         "kind": KIND,
@@ -45,25 +61,27 @@ def snapshot_writes(session: SandboxSession, archived: Archived, now: datetime) 
         "spec": {"sessionRef": SessionReference(name=meta.name, uid=meta.uid).wire()},
     }
     reference = Reference(names.API_VERSION, KIND, meta.namespace, name)
-    return Create(document), WriteStatus(reference, _status(archived, now).wire())
+    say = WriteStatus(reference, _status(archived, now, before).wire())
+    return (Create(document), say) if before is None else (say,)
 
 
-def entry_name(session: SandboxSession, archived: Archived) -> str:
-    """Name of the entry of an archive."""
-    manifest = archived.manifest
-    return names.snapshot_name(session.metadata.name, archived.slot, manifest.epoch, manifest.sequence)
-
-
-def indexed(snapshots: Iterable[KubeObject], slot: str) -> dict[tuple[int, int], str]:
-    """Epoch and sequence of every archive of a slot that an entry calls verified, with the entry's name."""
-    found = {}
+def entries(snapshots: Iterable[KubeObject], slot: str) -> Mapping[int, Entry]:
+    """The newest verified archive of each epoch of a slot, as far as entries tell."""
+    found: dict[int, Entry] = {}
     for document in snapshots:
-        metadata, status = ownership.metadata_of(document), document.get("status") or {}
-        epoch, sequence = status.get("epoch"), status.get("sequence")
-        is_of_slot = (metadata.get("labels") or {}).get(names.LABEL_SLOT) == slot
-        if is_of_slot and status.get("phase") == "Ready" and isinstance(epoch, int) and isinstance(sequence, int):
-            found[epoch, sequence] = str(metadata.get("name", ""))
+        entry = _entry(document, slot)
+        if entry is not None and (entry.epoch not in found or entry.sequence > found[entry.epoch].sequence):
+            found[entry.epoch] = entry
     return found
+
+
+def _entry(document: KubeObject, slot: str) -> Entry | None:
+    metadata, status = ownership.metadata_of(document), document.get("status") or {}
+    epoch, sequence = status.get("epoch"), status.get("sequence")
+    is_of_slot = (metadata.get("labels") or {}).get(names.LABEL_SLOT) == slot
+    if not is_of_slot or status.get("phase") != "Ready" or not isinstance(epoch, int) or not isinstance(sequence, int):
+        return None
+    return Entry(str(metadata.get("name", "")), epoch, sequence, is_final=status.get("final") is True)
 
 
 def _labels(session: SandboxSession, archived: Archived) -> dict[str, str]:
@@ -75,14 +93,13 @@ def _labels(session: SandboxSession, archived: Archived) -> dict[str, str]:
     }
 
 
-def _status(archived: Archived, now: datetime) -> SandboxSnapshotStatus:
+def _status(archived: Archived, now: datetime, before: KubeObject | None) -> SandboxSnapshotStatus:
     claim = conditions.yes(READY, "Stored", "The archive is stored and verified.")
-    settled = conditions.settle((), (claim,), 1, now)
     manifest = archived.manifest
     return SandboxSnapshotStatus(
         observed_generation=1,
         phase="Ready",
-        conditions=settled,
+        conditions=conditions.settle(_conditions(before), (claim,), 1, now),
         store=archived.store,
         key=manifest.key,
         digest=manifest.digest,
@@ -91,6 +108,15 @@ def _status(archived: Archived, now: datetime) -> SandboxSnapshotStatus:
         files=manifest.files,
         epoch=manifest.epoch,
         sequence=manifest.sequence,
+        final=manifest.final,
         created_at=moment(manifest.created_at),
         verified_at=now,
     )
+
+
+def _conditions(document: KubeObject | None) -> tuple[Condition, ...]:
+    """The conditions that an entry has, for their times; none where somebody wrote something else there."""
+    try:
+        return SandboxSnapshotStatus.model_validate((document or {}).get("status") or {}).conditions
+    except ValidationError:
+        return ()

@@ -7,12 +7,13 @@ A stage asks for one thing and waits until it is seen in the world. What becomes
 from typing import Any
 
 from sandhold import names
-from sandhold.desired import archiving, lifecycle, loss, status, walls, watching
+from sandhold.desired import archiving, checkpoints, lifecycle, loss, status, walls, watching
 from sandhold.desired.patience import UNKNOWN_SECONDS, WAIT_SECONDS, is_patient
+from sandhold.desired.placement import is_gone
 from sandhold.desired.plan import Create, Delete, Event, Plan
 from sandhold.desired.pod import sandbox_pod
 from sandhold.desired.seen import Trouble
-from sandhold.desired.situation import Situation, gate_may_be_open, is_gone
+from sandhold.desired.situation import Situation, gate_may_be_open
 from sandhold.desired.world import Absent, Present, Unknown
 from sandhold.reasons import ADMITTED, POD_READY, WORKSPACE_READY, Refusal, RefusalCode, refuse
 
@@ -27,7 +28,7 @@ def plan_start(situation: Situation) -> Plan:
         return Plan(wake_after=UNKNOWN_SECONDS)
     if not situation.is_underway:
         return _from_rest(situation)
-    if situation.pod is None or is_gone(situation.pod, situation.now):
+    if situation.pod is None or is_gone(situation, situation.pod):
         return _without_pod(situation)
     return watching.plan_watch(situation, situation.pod)
 
@@ -68,7 +69,7 @@ def _without_pod(situation: Situation) -> Plan:
         return Plan(status=new, wake_after=UNKNOWN_SECONDS)
     if situation.pod is not None or situation.is_fenced or gate_may_be_open(situation):
         return _replace(situation)
-    if not all(is_gone(pod, situation.now) for pod in situation.pods or ()):
+    if not all(is_gone(situation, pod) for pod in situation.pods or ()):
         # Its end wakes the session: one pod at a time, also where none of them was ever opened.
         return Plan(wake_after=UNKNOWN_SECONDS)
     return _create(situation)
@@ -87,7 +88,7 @@ def _replace(situation: Situation) -> Plan:
     new = status.restart(situation, situation.next_epoch, restarts)
     message = f"The pod is gone while the session was to run; {loss.recovery_point(situation)}."
     events = (Event("Warning", "PodLost", message),) if was_open else ()
-    return Plan(writes=(*archiving.index_writes(situation), *bury), status=new, events=events)
+    return Plan(writes=(*checkpoints.entry_writes(situation), *bury), status=new, events=events)
 
 
 def _create(situation: Situation) -> Plan:

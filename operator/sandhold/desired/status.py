@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sandhold import names
-from sandhold.api.session import RefusalState, SessionPhase, Slot, SnapshotState, StopReason
+from sandhold.api.session import RefusalState, SessionPhase, Slot, StopReason
 from sandhold.backends.admit import Admission
-from sandhold.desired import claims, conditions
+from sandhold.desired import checkpoints, claims, conditions, indexing, size_guard
 from sandhold.desired.conditions import Claim, no, refused, yes
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation
-from sandhold.desired.world import Manifest
 from sandhold.reasons import (
     ADMITTED,
     EGRESS_VERIFIED,
@@ -36,13 +35,15 @@ _SETTLED = "There is nothing to do."
 
 
 def new_start(situation: Situation, tier: str, runtime_class: str, epoch: int) -> Status | None:
-    """A start from rest: a new epoch, and nothing left of the run before it."""
+    """A start from rest: a new epoch, and nothing left of the run before it. One that only moves is the same run."""
+    is_moving = situation.status.stop_reason == "NodeCordoned"
     fresh = {
+        "archives_on_stop": situation.sandbox.spec.snapshot.on_stop if situation.sandbox is not None else None,
         "tier": tier,
         "runtime_class_name": runtime_class,
         "recovery": None,
         "restarts": None,
-        "started_at": None,
+        "started_at": situation.status.started_at if is_moving else None,
         "expires_at": None,
         "observed_retry": situation.session.metadata.annotations.get(names.ANNOTATION_RETRY),
     }
@@ -56,6 +57,8 @@ def restart(situation: Situation, epoch: int, restarts: int | None) -> Status | 
     if isinstance(admission, Admission):
         tier, runtime_class = admission.tier, admission.runtime_class
     pinned = {"tier": tier, "runtime_class_name": runtime_class, "restarts": restarts}
+    if situation.keeps_archives is not None:
+        pinned["archives_on_stop"] = situation.keeps_archives
     return _starting(situation, None, **_new_epoch(situation, epoch), **pinned)
 
 
@@ -121,9 +124,12 @@ def running(situation: Situation, pod: SeenPod, **changes: Any) -> Status | None
         yes(POD_READY, "Running", "The pod runs and its keeper called home."),
         yes(RUNTIME_VERIFIED, "Verified", f"The pod runs under RuntimeClass {status.runtime_class_name}, as promised."),
         yes(EGRESS_VERIFIED, "Verified", "The walls were seen to hold from inside the pod."),
-        yes(WORKSPACE_READY, "Verified", f"The workspace is whole. How it came to be: {recovery}."),
-        claims.snapshotted(situation),
+        size_guard.workspace_claim(
+            situation, yes(WORKSPACE_READY, "Verified", f"The workspace is whole. How it came to be: {recovery}.")
+        ),
+        checkpoints.snapshotted(situation),
     ]
+    changes["snapshot"] = indexing.recovery_state(situation)
     place = {"pod_name": pod.name, "pod_uid": pod.uid, "pod_ip": pod.address, "node_name": pod.node}
     return _next(situation, "Ready", said, refusal=None, **{**place, **changes})
 
@@ -137,9 +143,10 @@ def interrupted(situation: Situation, trouble: Trouble) -> Status | None:
         *claims.carried(situation, ADMITTED, POD_READY, WORKSPACE_READY),
         claims.pending(RUNTIME_VERIFIED),
         claims.pending(EGRESS_VERIFIED),
-        claims.snapshotted(situation),
+        checkpoints.snapshotted(situation),
     ]
-    return _next(situation, situation.status.phase or "Starting", said)
+    recovery = indexing.recovery_state(situation)
+    return _next(situation, situation.status.phase or "Starting", said, snapshot=recovery)
 
 
 def stopping(
@@ -178,7 +185,10 @@ def at_rest(
         *(claims.pending(name) for name in (RUNTIME_VERIFIED, EGRESS_VERIFIED, WORKSPACE_READY)),
         snapshotted,
     ]
-    return _next(situation, phase, said, **{"stop_reason": reason, "expires_at": None, **_NO_POD, **changes})
+    if situation.is_underway and situation.epoch_archive is not None:
+        changes["snapshot"] = indexing.snapshot_state(situation, situation.epoch_archive)
+    over = {"stop_reason": reason, "expires_at": None, "archives_on_stop": None}
+    return _next(situation, phase, said, **{**over, **_NO_POD, **changes})
 
 
 def failed(situation: Situation, reason: StopReason, refusal: Refusal, about: str) -> Status | None:
@@ -193,14 +203,8 @@ def failed(situation: Situation, reason: StopReason, refusal: Refusal, about: st
     ]
     retry = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
     changes = {"stop_reason": reason, "refusal": _refusal_state(refusal), "observed_retry": retry, "expires_at": None}
+    changes["archives_on_stop"] = None
     return _next(situation, "Failed", said, **changes, **_NO_POD)
-
-
-def snapshot_state(manifest: Manifest, name: str | None) -> SnapshotState:
-    """An archive as status names it."""
-    return SnapshotState(
-        epoch=manifest.epoch, sequence=manifest.sequence, key=manifest.key, digest=manifest.digest, name=name
-    )
 
 
 def _starting(situation: Situation, trouble: tuple[str, Trouble] | None, **changes: Any) -> Status | None:
@@ -224,8 +228,7 @@ def _new_epoch(situation: Situation, epoch: int) -> dict[str, Any]:
     content = situation.content
     changes: dict[str, Any] = {"slot": Slot(key=situation.slot, epoch=epoch), "stop_reason": None}
     if content is not None:
-        name = situation.indexed.get((content.epoch, content.sequence))
-        changes["snapshot"] = snapshot_state(content, name)
+        changes["snapshot"] = indexing.snapshot_state(situation, content)
     return changes
 
 

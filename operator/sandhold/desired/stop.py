@@ -7,18 +7,16 @@ again; a time limit makes it louder, never more destructive.
 
 from sandhold import names
 from sandhold.api.session import SessionPhase, StopReason
-from sandhold.desired import archiving, conditions, loss, status
+from sandhold.desired import archiving, conditions, indexing, loss, status
 from sandhold.desired.conditions import Claim, no, unknown, yes
-from sandhold.desired.orders import END_GRACE_SECONDS
 from sandhold.desired.patience import UNKNOWN_SECONDS, WAIT_SECONDS
 from sandhold.desired.plan import Delete, Event, Plan
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import OVERDUE_SECONDS, SETTLE_SECONDS, Situation, gate_may_be_open
-from sandhold.desired.stopping import begin_stop, end_calls, stop_cause
+from sandhold.desired.stopping import ENDED_SECONDS, begin_stop, end_calls, stop_cause
 from sandhold.reasons import READY, REFUSALS, SNAPSHOTTED, RefusalCode
 
 DELETE_GRACE_SECONDS = 2
-END_MARGIN_SECONDS = 5
 SILENCE_SECONDS = 15
 _STORED = yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
 
@@ -43,12 +41,10 @@ def _with_pod(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
     if situation.status.phase != "Stopping":
         return begin_stop(situation, reason)
     if situation.final_archive is not None:
-        foreign = archiving.index_trouble(situation)
+        foreign = indexing.index_trouble(situation)
         if foreign is not None:
             return _hold(situation, reason, foreign)
-        return Plan(
-            writes=archiving.index_writes(situation), events=_archived_event(situation), wake_after=WAIT_SECONDS
-        )
+        return Plan(writes=indexing.index_writes(situation), events=_archived_event(situation), wake_after=WAIT_SECONDS)
     return _archive(situation, reason, pod)
 
 
@@ -62,7 +58,7 @@ def _harmless(situation: Situation, pod: SeenPod) -> str | None:
         return "the AgentSandbox keeps no archives"
     if situation.final_archive is not None:
         number = loss.numbered(situation.final_archive)
-        return f"archive {number} is stored and verified" if archiving.is_indexed(situation) else None
+        return f"archive {number} is stored and verified" if indexing.is_indexed(situation) else None
     return None if gate_may_be_open(situation) else "its gate was never opened"
 
 
@@ -110,7 +106,7 @@ def _grace_is_over(situation: Situation, elapsed: float) -> bool:
     """
     since = situation.keeper.connected_since if situation.keeper is not None else None
     told = min(elapsed, situation.seconds_since(since)) if since is not None else 0.0
-    return told >= END_GRACE_SECONDS + END_MARGIN_SECONDS
+    return told >= ENDED_SECONDS
 
 
 def _await_end(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
@@ -143,7 +139,8 @@ def _stale_cause(situation: Situation, pod: SeenPod) -> str | None:
         return "its containers have ended for good"
     if situation.discards or situation.keeps_archives is False:
         return "no archive is wanted"
-    if any(epoch == pod.epoch for epoch, _ in situation.indexed):
+    entry = situation.indexed.get(pod.epoch)
+    if entry is not None and entry.is_final:
         return "its archive is stored and verified"
     return None
 
@@ -155,6 +152,10 @@ def _finish(situation: Situation, reason: StopReason) -> Plan:
     if fate is None:
         trouble = archiving.history_trouble(situation)
         return _hold(situation, reason, trouble or Trouble("SnapshotStoreUnavailable", "The store is not known."))
+    unindexed = indexing.index_writes(situation) if situation.is_underway else ()
+    if unindexed and indexing.index_trouble(situation) is None:
+        # The pod went before its last archive had its entry: what is stored is told, whatever becomes of the session.
+        return Plan(writes=unindexed, wake_after=WAIT_SECONDS)
     is_lost = fate.reason == "PodLost" and situation.is_underway
     lost = (Event("Warning", "WorkspaceLost", fate.message),) if is_lost else ()
     if situation.is_deleted:
@@ -162,11 +163,7 @@ def _finish(situation: Situation, reason: StopReason) -> Plan:
     stopped = _kept_reason(situation, reason)
     phase = _phase_of(stopped, why)
     changes = {"refusal": situation.status.refusal if stopped in ("Refused", "StartTimeout") else None}
-    manifest = situation.final_archive if situation.is_underway else None
-    snapshot = situation.status.snapshot
-    if manifest is not None:
-        snapshot = status.snapshot_state(manifest, situation.indexed.get((manifest.epoch, manifest.sequence)))
-    new = status.at_rest(situation, phase, stopped, why, fate, snapshot=snapshot, **changes)
+    new = status.at_rest(situation, phase, stopped, why, fate, **changes)
     done = (Event("Normal" if phase != "Failed" else "Warning", why.reason, why.message),) if new is not None else ()
     return Plan(status=new, events=(*lost, *done) if new is not None else ())
 
@@ -176,7 +173,7 @@ def _fate(situation: Situation) -> Claim | None:
     before = conditions.find(situation.status.conditions, SNAPSHOTTED)
     if not situation.is_underway and before is not None:
         return Claim(before.type, before.status, before.reason, before.message)
-    if situation.is_underway and archiving.is_archived(situation):
+    if situation.is_underway and indexing.is_archived(situation):
         return _STORED
     if situation.is_underway and situation.discards:
         return no(SNAPSHOTTED, "Discarded", "The workspace was given up on a person's order.")
@@ -235,7 +232,7 @@ def _stopping(situation: Situation, reason: StopReason, trouble: Trouble | None)
 
 
 def _archived_event(situation: Situation) -> tuple[Event, ...]:
-    if not archiving.index_writes(situation):
+    if not indexing.index_writes(situation):
         return ()
     number = loss.numbered(situation.final_archive)
     return (Event("Normal", "Archived", f"Archive {number} of the workspace is stored and verified."),)

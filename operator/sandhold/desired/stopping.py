@@ -1,20 +1,31 @@
 """The first pass of a stop: say so, and tell the agent to end. What follows is `stop.py`'s business."""
 
+from collections.abc import Mapping
+
 from sandhold.api.session import StopReason
-from sandhold.desired import conditions, orders, status
+from sandhold.desired import conditions, orders, size_guard, status
 from sandhold.desired.patience import WAIT_SECONDS
 from sandhold.desired.plan import Event, Order, Plan
 from sandhold.desired.seen import Trouble
 from sandhold.desired.situation import Situation
 from sandhold.reasons import Refusal
 
+_SENTENCES: Mapping[str, str] = {
+    "Deleted": "The session was deleted.",
+    "TtlExpired": "The session's time limit is over.",
+    "NodeCordoned": "The session's node is cordoned: it goes on by itself as soon as a node can take its pod.",
+}
+ENDED_SECONDS = orders.END_GRACE_SECONDS + 5
+"""After so long an agent that was told to end has ended, whatever its hints say."""
+
 
 def begin_stop(situation: Situation, reason: StopReason, refusal: Refusal | None = None) -> Plan:
     """Persist that the session stops and why, and order the agent's end."""
     why = stop_cause(situation, reason, refusal)
     new = status.stopping(situation, reason, why, refusal=refusal)
-    kind = "Normal" if refusal is None else "Warning"
-    events = (Event(kind, "Stopping" if refusal is None else refusal.reason, why.message),) if new is not None else ()
+    is_wanted = refusal is None and reason != "WorkspaceFull"
+    event = Event("Normal" if is_wanted else "Warning", "Stopping" if is_wanted else why.reason, why.message)
+    events = (event,) if new is not None else ()
     return Plan(calls=end_calls(situation), status=new, events=events, wake_after=WAIT_SECONDS)
 
 
@@ -29,12 +40,12 @@ def stop_cause(situation: Situation, reason: StopReason, refusal: Refusal | None
     if refusal is not None:
         return Trouble(refusal.reason, conditions.sentences(refusal.message, refusal.action))
     match reason:
-        case "Deleted":
-            return Trouble("Deleted", "The session was deleted.")
-        case "TtlExpired":
-            return Trouble("TtlExpired", "The session's time limit is over.")
         case "AgentExited":
             return _agent_exit(situation)
+        case "WorkspaceFull":
+            return size_guard.stop_trouble(situation)
+        case "Deleted" | "TtlExpired" | "NodeCordoned":
+            return Trouble(reason, _SENTENCES[reason])
         case _:
             return Trouble("Suspended", "The session was told to stop by spec.operatingMode.")
 

@@ -11,10 +11,22 @@ from typing import Any
 
 from sandhold.api.session import StopReason
 from sandhold.backends.admit import Admission
-from sandhold.desired import archiving, gate, lifecycle, loss, seen, status, stopping, walls
+from sandhold.desired import (
+    archiving,
+    checkpoints,
+    gate,
+    lifecycle,
+    loss,
+    seen,
+    size_guard,
+    standing,
+    status,
+    stopping,
+    walls,
+)
 from sandhold.desired.difference import is_outdated, pod_differences
 from sandhold.desired.patience import SILENCE_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, first_of
-from sandhold.desired.plan import Delete, Plan
+from sandhold.desired.plan import Delete, Order, Plan
 from sandhold.desired.pod import sandbox_pod
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation, gate_may_be_open
@@ -25,6 +37,10 @@ _MOST_NAMED = 3
 
 def plan_watch(situation: Situation, pod: SeenPod) -> Plan:
     """What the pod needs now."""
+    return standing.with_standing_orders(situation, pod, _watch(situation, pod))
+
+
+def _watch(situation: Situation, pod: SeenPod) -> Plan:
     if pod.deletion is not None:
         return _rescue(situation, pod)
     report = situation.report
@@ -46,7 +62,10 @@ def _run(situation: Situation, pod: SeenPod) -> Plan:
     expiry = lifecycle.expires_at(situation, started)
     recovery = situation.status.recovery if not is_new else _recovery(situation)
     new = status.running(situation, pod, started_at=started, expires_at=expiry, recovery=recovery)
-    return Plan(status=new, wake_after=None if expiry is None else max(situation.seconds_until(expiry), 0.1))
+    writes = checkpoints.entry_writes(situation)
+    events = (*size_guard.rise(situation, new), *checkpoints.failure(situation, new))
+    wake = None if expiry is None else max(situation.seconds_until(expiry), 0.1)
+    return Plan(writes=writes, status=new, events=events, wake_after=wake)
 
 
 def _recovery(situation: Situation) -> str:
@@ -149,15 +168,26 @@ def _rescue(situation: Situation, pod: SeenPod) -> Plan:
     """Somebody else deletes the pod: what its grace leaves is used for the archive; then another pod follows."""
     if not gate_may_be_open(situation):
         return _deleted_while_shut(situation, pod)
-    can = situation.keeps_archives is not False and situation.final_archive is None
-    calls = (
-        archiving.archive_calls(situation, pod, pod.deleted_for(situation.now))
-        if can and archiving.is_still(situation, pod)
-        else ()
-    )
     going = Trouble("PodTerminating", "Somebody deleted the pod; another one follows when it is gone.")
     new = status.interrupted(situation, going)
-    return Plan(calls=calls, status=new, wake_after=WAIT_SECONDS)
+    writes = checkpoints.entry_writes(situation)
+    return Plan(writes=writes, calls=_last_calls(situation, pod), status=new, wake_after=WAIT_SECONDS)
+
+
+def _last_calls(situation: Situation, pod: SeenPod) -> tuple[Order, ...]:
+    """What still has to be asked of a keeper whose pod is deleted. One with a final grant archives by itself.
+
+    One that shows no sign of it has a kubelet that is not there: nobody ended the agent, and nobody will.
+    """
+    elapsed = pod.deleted_for(situation.now)
+    if situation.keeps_archives is False or situation.final_archive is not None:
+        return ()
+    if archiving.holds_final_grant(situation) and not archiving.is_quiet(situation):
+        if elapsed < archiving.LEAVING_SECONDS:
+            return ()
+        if elapsed < archiving.LEAVING_SECONDS + stopping.ENDED_SECONDS and not situation.report.archive_is_final:
+            return stopping.end_calls(situation)
+    return archiving.archive_calls(situation, pod, elapsed) if archiving.is_still(situation, pod) else ()
 
 
 def _deleted_while_shut(situation: Situation, pod: SeenPod) -> Plan:

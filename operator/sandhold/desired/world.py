@@ -45,6 +45,26 @@ Observed = Present[T] | Absent | Unknown
 
 
 @dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, as far as it matters for whether a pod may stay on it or come to it."""
+
+    is_cordoned: bool
+    is_ready: bool
+    """Whether its kubelet was heard of lately."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Installation:
     """What is the same for every object of this installation while its configuration holds."""
 
@@ -65,6 +85,8 @@ class Installation:
     """Name of each RuntimeClass to its handler."""
     node_addresses: Observed[tuple[str, ...]] = ABSENT
     """Addresses of the nodes: the public ones are walled off one by one. `ABSENT` when nobody looks for them."""
+    nodes: Observed[Mapping[str, Node]] = ABSENT
+    """The nodes by name. `ABSENT` when nobody looks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +104,25 @@ class Evidence:
     challenge: str
     runtime_version: str
     probes: tuple[ProbeOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Until when (Unix seconds) a keeper holds a standing grant of each kind; 0 where it holds none."""
+
+    checkpoint: int = 0
+    final: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What guards the workspace's size, as the keeper was told, and how full it is."""
+
+    level: str = "Normal"
+    """`Normal`, `High`, `Full` or `Critical`."""
+    size_bytes: int = 0
+    limit_bytes: int = 0
+    interval_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +146,15 @@ class KeeperReport:
     agent_exit_code: int | None = None
     agent_message: str = ""
     archive_sequence: int | None = None
+    archive_is_final: bool = False
+    """Whether it is the archive of a stop; otherwise a checkpoint of the running workspace."""
     archive_state: str = ""
     archive_code: str = ""
     archive_message: str = ""
+    kept: Kept | None = None
+    """None until the keeper was told of a standing grant."""
+    guard: Guard | None = None
+    """None until the keeper was told what to guard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Router:
             SNAPSHOT: self._snapshot,
             RUNTIME_CLASS: self._class,
             ENDPOINT_SLICE: self._address,
-            NODE: self._address,
+            NODE: self._node,
         }
         self.on_event: Callable[[str], None] = lambda _: None
         """Told the kind of each event."""
@@ -102,6 +102,20 @@ class Router:
         """A mover, the API server, a node: only the part that others depend on counts."""
         if _differs(change, "endpoints", "ports", "status.addresses"):
             self.on_addresses()
+
+    def _node(self, change: Change) -> None:
+        """A node: its addresses are everybody's; whether it takes and keeps pods is for those on it, or waiting."""
+        self._address(change)
+        if not _differs(change, "spec", "status.conditions", "metadata.labels"):
+            return
+        name = change.object["metadata"]["name"]
+        for pod in self._cache.all(POD):
+            if (pod.get("spec") or {}).get("nodeName") == name:
+                self._wake_session_of(pod)
+        for session in self._cache.all(SESSION):
+            status = session.get("status") or {}
+            if status.get("nodeName") == name or status.get("stopReason") == "NodeCordoned":
+                self._queue.add(_key(session))
 
     def _session(self, change: Change) -> None:
         self._queue.add(_key(change.object))

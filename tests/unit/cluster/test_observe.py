@@ -178,8 +178,8 @@ async def test_a_store_that_is_not_configured_is_trouble_not_emptiness(bench: Be
 async def test_only_snapshots_of_this_slot_count(bench: Bench) -> None:
     bench.list_all()
     slot = slot_of((await bench.session()).session, "demo")
-    mine = names.snapshot_name("quill", slot, 1, 1)
-    for name in (mine, names.snapshot_name("quill", "0" * 32, 9, 9)):
+    mine = names.snapshot_name("quill", slot, 1)
+    for name in (mine, names.snapshot_name("quill", "0" * 32, 9)):
         bench.add("SandboxSnapshot", name, spec={"sessionRef": {"name": "quill"}})
     snapshots = (await bench.session()).snapshots
     assert isinstance(snapshots, Present)

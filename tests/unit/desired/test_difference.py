@@ -158,8 +158,16 @@ DIFFERENT: dict[str, tuple[Callable[[Pod], Any], str]] = {
     ),
     "probe": (lambda pod: agent(pod).update(livenessProbe={"exec": {}}), "spec.containers[agent].livenessProbe was"),
     "hook": (
+        lambda pod: agent(pod).update(lifecycle={"preStop": {"exec": {"command": ["rm"]}}}),
+        "spec.containers[agent].lifecycle was added",
+    ),
+    "another hook": (
         lambda pod: keeper(pod)["lifecycle"].update(preStop={"exec": {"command": ["rm"]}}),
-        "spec.initContainers[keeper].lifecycle.preStop was added",
+        "spec.initContainers[keeper].lifecycle.preStop.exec.command has fewer items",
+    ),
+    "no hook": (
+        lambda pod: keeper(pod)["lifecycle"].pop("preStop"),
+        "spec.initContainers[keeper].lifecycle.preStop was removed",
     ),
     "deadline": (lambda pod: pod["spec"].update(activeDeadlineSeconds=1), "spec.activeDeadlineSeconds was added"),
     "restart policy": (lambda pod: keeper(pod).pop("restartPolicy"), "spec.initContainers[keeper].restartPolicy was"),

@@ -68,7 +68,7 @@ def test_the_times_of_a_pod_that_somebody_deletes() -> None:
     pod = seen.see_pod(worlds.a_pod(terminating_for=10), worlds.a_session())
     assert pod is not None
     assert pod.deleted_for(NOW) == 10
-    assert pod.overdue_for(NOW) == -20
+    assert pod.overdue_for(NOW) == 10 - pod.grace_seconds
     alive = seen.see_pod(worlds.a_pod(), worlds.a_session())
     assert alive is not None
     assert (alive.deleted_for(NOW), alive.overdue_for(NOW), alive.deletion) == (0, 0, None)
@@ -116,11 +116,41 @@ def test_a_healthy_and_an_empty_pod_are_no_trouble() -> None:
 
 def test_the_index_is_read_back_for_its_own_slot_and_only_when_verified() -> None:
     entry = worlds.a_snapshot(worlds.an_archive(2, 1))
-    assert snapshot.indexed([entry], worlds.SLOT) == {(2, 1): entry["metadata"]["name"]}
-    assert snapshot.indexed([entry], "another-slot") == {}
-    assert snapshot.indexed([{**entry, "status": {**entry["status"], "phase": "Pending"}}], worlds.SLOT) == {}
-    assert snapshot.indexed([{**entry, "status": {}}], worlds.SLOT) == {}
-    assert snapshot.indexed([{**entry, "status": {**entry["status"], "epoch": "2"}}], worlds.SLOT) == {}
+    name = entry["metadata"]["name"]
+    assert snapshot.entries([entry], worlds.SLOT) == {2: snapshot.Entry(name, 2, 1, is_final=True)}
+    assert snapshot.entries([entry], "another-slot") == {}
+    assert snapshot.entries([{**entry, "status": {**entry["status"], "phase": "Pending"}}], worlds.SLOT) == {}
+    assert snapshot.entries([{**entry, "status": {}}], worlds.SLOT) == {}
+    assert snapshot.entries([{**entry, "status": {**entry["status"], "epoch": "2"}}], worlds.SLOT) == {}
+
+
+@pytest.mark.parametrize("said", [False, None, "true", 1])
+def test_only_an_entry_that_says_so_is_of_a_final_archive(said: Any) -> None:
+    entry = worlds.a_snapshot(worlds.an_archive(2, 1))
+    (found,) = snapshot.entries([{**entry, "status": {**entry["status"], "final": said}}], worlds.SLOT).values()
+    assert not found.is_final
+
+
+def test_of_two_entries_of_an_epoch_the_newer_one_counts() -> None:
+    older, newer = worlds.a_snapshot(worlds.an_archive(2, 1)), worlds.a_snapshot(worlds.an_archive(2, 3, final=False))
+    for both in ([older, newer], [newer, older]):
+        (found,) = snapshot.entries(both, worlds.SLOT).values()
+        assert (found.sequence, found.is_final) == (3, False)
+
+
+def test_an_entry_keeps_its_name_and_the_time_of_its_condition() -> None:
+    first = worlds.a_snapshot(worlds.an_archive(2, 1, final=False))
+    archived = snapshot.Archived("demo", worlds.SLOT, "main", worlds.an_archive(2, 2))
+    later = NOW + timedelta(hours=1)
+    (say,) = snapshot.snapshot_writes(worlds.a_session(), archived, later, first)
+    assert isinstance(say, WriteStatus)
+    assert say.reference.name == first["metadata"]["name"]
+    assert say.status["conditions"] == first["status"]["conditions"]
+    assert (say.status["sequence"], say.status["final"]) == (2, True)
+    spoilt = {**first, "status": {"conditions": "none"}}
+    (say,) = snapshot.snapshot_writes(worlds.a_session(), archived, later, spoilt)
+    assert isinstance(say, WriteStatus)
+    assert say.status["phase"] == "Ready"
 
 
 def test_an_entry_is_owned_by_nobody_and_marked_as_ours() -> None:

@@ -1,0 +1,63 @@
+"""What the keeper of an open pod holds for the time when the operator is away: standing grants, and what to guard.
+
+Level-triggered: what its report says it holds is compared with what it shall hold, and only a difference is ordered.
+None of it is written to the API server. What the keeper does with it is operator/keeper/PROTOCOL.md 4.3 and 4.4.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sandhold.desired import archiving, orders, size_guard
+from sandhold.desired.plan import Order, Plan
+from sandhold.desired.seen import SeenPod
+from sandhold.desired.situation import Situation
+from sandhold.desired.world import Kept
+
+RENEW_SECONDS = orders.KEPT_SECONDS // 2
+"""A grant with less life than this is renewed."""
+
+
+def with_standing_orders(situation: Situation, pod: SeenPod, plan: Plan) -> Plan:
+    """The plan for a running pod, and what its keeper lacks. A pod that stops or goes gets nothing new."""
+    if not _may_hold(situation, pod) or any(isinstance(call, Order) and call.verb == "end" for call in plan.calls):
+        return plan
+    lacking = (*_grants(situation, pod), *_guard(situation, pod))
+    renewal = _renewal(situation)
+    wake = min((each for each in (plan.wake_after, renewal) if each is not None), default=None)
+    return replace(plan, calls=(*plan.calls, *lacking), wake_after=wake)
+
+
+def _may_hold(situation: Situation, pod: SeenPod) -> bool:
+    """Only an open gate's keeper, and only for the slot and epoch that its workspace is marked with."""
+    report = situation.report
+    is_marked = (report.marker_slot, report.marker_epoch) == (situation.slot, situation.epoch)
+    return situation.is_connected and bool(report.opened) and is_marked and pod.deletion is None and not pod.is_dead
+
+
+def _grants(situation: Situation, pod: SeenPod) -> Iterator[Order]:
+    sandbox, store = situation.sandbox, situation.store
+    if not situation.keeps_archives or sandbox is None or store is None:
+        return
+    kept = situation.report.kept or Kept()
+    holder = archiving.holder_of(situation, pod, store)
+    for until, is_final in ((kept.checkpoint, False), (kept.final, True)):
+        if _is_due(situation, until):
+            yield orders.keep_order(pod.uid, orders.standing_grant(holder, sandbox, final=is_final))
+
+
+def _guard(situation: Situation, pod: SeenPod) -> tuple[Order, ...]:
+    wanted = size_guard.wanted_guard(situation, pod)
+    return (orders.guard_order(pod.uid, wanted),) if wanted is not None and wanted != situation.report.guard else ()
+
+
+def _is_due(situation: Situation, until: int) -> bool:
+    return until - situation.now.timestamp() < RENEW_SECONDS
+
+
+def _renewal(situation: Situation) -> float | None:
+    """When the next grant is half spent. One that is due already is looked at again when its keeper says something."""
+    kept = situation.report.kept
+    if kept is None or not situation.keeps_archives:
+        return None
+    rest = min(kept.checkpoint, kept.final) - situation.now.timestamp() - RENEW_SECONDS
+    return rest + 1 if rest > 0 else None
