@@ -1,4 +1,6 @@
-"""What a test run takes from the machine beside the test cluster: Go, git, and gcc for the race detector of Go."""
+"""What a test run takes from the machine beside the test cluster: Go, git, gcc for the race detector of Go, and the
+programs with which the restore by hand is performed that the documentation shows.
+"""
 
 import os
 import shutil
@@ -7,6 +9,8 @@ from testbed.commands import run
 from testbed.failure import TestbedError
 
 _INSTALL_SECONDS = 600
+_BY_HAND = ("zstd", "curl", "openssl")
+"""Programs, and the Debian packages of the same names."""
 
 
 def ensure() -> None:
@@ -14,6 +18,9 @@ def ensure() -> None:
     lacking = [text for program, text in (("go", "Go 1.26 or newer"), ("git", "git")) if not shutil.which(program)]
     if not shutil.which("gcc") and not _installed("gcc", "libc6-dev"):
         lacking.append("gcc with the headers of the C library, for Go's race detector")
+    by_hand = [program for program in _BY_HAND if not shutil.which(program)]
+    if by_hand and not _installed(*by_hand):
+        lacking.append(f"{', '.join(by_hand)}, for the restore by hand")
     if lacking:
         raise TestbedError(f"not installed: {', '.join(lacking)}")
 
