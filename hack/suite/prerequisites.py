@@ -1,5 +1,6 @@
-"""What a test run takes from the machine beside the test cluster: Go, git, gcc for the race detector of Go, and the
-programs with which the restore by hand is performed that the documentation shows.
+"""What a test run takes from the machine beside the test cluster: Go, git, gcc, and the tools of a restore by hand.
+
+Go's race detector needs gcc; the restore by hand is the one that the documentation shows and a test performs.
 """
 
 import os
