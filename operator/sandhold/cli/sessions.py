@@ -189,8 +189,7 @@ def _details(shape: SessionShape) -> None:
         )
     )
     write("Conditions:")
-    for one in shape.conditions:
-        fields([(f"  {one.type}", f"{one.status} ({one.reason}): {one.message}")])
+    fields((f"  {one.type}", f"{one.status} ({one.reason}): {one.message}") for one in shape.conditions)
 
 
 def _uid(raw: Object) -> str:

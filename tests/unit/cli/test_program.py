@@ -25,6 +25,18 @@ def test_help_loads_no_client_and_no_model() -> None:
     assert not loaded & {"kubernetes_asyncio", "aiohttp", "pydantic_settings", "kopf", "yaml", "prometheus_client"}
 
 
+def test_no_command_loads_kopf_or_a_store() -> None:
+    modules = sorted(path.stem for path in (SOURCE / "sandhold" / "cli").glob("*.py") if path.stem != "__init__")
+    script = f"import sys; [__import__(f'sandhold.cli.{{each}}') for each in {modules}]; print(*sorted(sys.modules))"
+    answer = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}
+    )
+    loaded = set(answer.stdout.split())
+    assert "sandhold.cluster.sweep" in loaded
+    assert not {name.split(".")[0] for name in loaded} & {"kopf", "boto3", "zstandard"}
+    assert not any(name.startswith("sandhold.handlers") for name in loaded)
+
+
 def test_help_is_there_in_half_a_second() -> None:
     """The best of a few: the machine may be busy with something else."""
     took = []
