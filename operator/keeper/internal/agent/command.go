@@ -25,7 +25,9 @@ type refusal struct {
 	message  string
 }
 
-// start runs the word's command as the leader of a new session with exactly the word's environment.
+// start runs the word's command as the leader of a new process group with exactly the word's environment. The group stays
+// in our session, so that it is not an orphaned one: gVisor hangs up all of an orphaned group as soon as one of it exits
+// while another is stopped, and a freeze would end agents.
 func start(word gate.Word) (int, *refusal) {
 	environment, failure := environmentOf(word.Env)
 	if failure != nil {
@@ -48,7 +50,7 @@ func start(word gate.Word) (int, *refusal) {
 		Dir:   folder,
 		Env:   environment,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
 		code := codeNotExecutable
