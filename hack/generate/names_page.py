@@ -15,7 +15,7 @@ _WORDS = {
     "LABEL_SANDBOX_UID": "On everything made for an AgentSandbox: its UID.",
     "LABEL_SLOT": "On SandboxSnapshots: the slot that the archive is of.",
     "LABEL_SESSION_UID": "On everything made for a SandboxSession: its UID.",
-    "LABEL_FOREIGN_WEBUI": "Honoured, never set: marks an interactive WebUI pod, which no sweep touches, whatever the value.",
+    "LABEL_FOREIGN_WEBUI": "Honoured, never set: any value marks an interactive WebUI pod, which no sweep touches.",
     "LABEL_APP": "Set by the chart on its own pods.",
     "LABEL_COMPONENT": f"Set by the chart on its own pods; `{names.COMPONENT_MOVER}` is what sandboxes may reach.",
     "ANNOTATION_OWNER": "On everything we make: `kind/namespace/name/uid` of the object that it was made for.",
