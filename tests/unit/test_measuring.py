@@ -2,13 +2,19 @@
 
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import REGISTRY
 
 from sandhold import metrics
+from sandhold.cluster.apply import Outcome
 from sandhold.cluster.kinds import RESOURCES, SESSION
-from testkit import stories
+from sandhold.desired.plan import Plan
+from sandhold.desired.world import ABSENT
+from sandhold.measuring import Measured
+from testkit import stories, worlds
+from testkit.clock import START
 from testkit.small_world import NAMESPACE, SmallWorld
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -87,6 +93,21 @@ async def test_a_deleted_session_is_a_stop_too(world: SmallWorld, tally: Tally) 
     assert tally.of("sandhold_archives_total", outcome="final") == 1
 
 
+async def test_checkpoints_are_counted_apart_and_an_unchanged_workspace_makes_none(
+    world: SmallWorld, tally: Tally
+) -> None:
+    await stories.start(world)
+    await world.rest(700)
+    assert tally.of("sandhold_archives_total", outcome="checkpoint") == 1
+    world.home.write_file(stories.uid(world), "second")
+    await world.rest(700)
+    assert tally.of("sandhold_archives_total", outcome="checkpoint") == 2
+    assert tally.of("sandhold_session_start_seconds_count", stage="total", tier="gvisor") == 1
+    await stories.suspend(world)
+    assert tally.of("sandhold_archives_total", outcome="checkpoint") == 2
+    assert tally.of("sandhold_archives_total", outcome="final") == 1
+
+
 async def test_a_stop_that_waits_for_its_store_takes_as_long_as_it_took(world: SmallWorld, tally: Tally) -> None:
     await stories.store_down_at_stop(world)
     assert tally.of("sandhold_session_stop_seconds_count", stage="archived", tier="gvisor") == 1
@@ -117,6 +138,53 @@ async def test_a_refusal_is_counted_when_it_begins_and_not_in_every_pass(world: 
     }
     code = stories.refusal(world)
     assert {labels: value for labels, value in counted.items() if value} == {(("code", code), ("kind", SESSION)): 1}
+
+
+async def test_a_refusal_that_is_only_said_again_is_not_counted_again(world: SmallWorld, tally: Tally) -> None:
+    for kind, name, spec in (
+        ("SandboxSession", "lonely", {"sandboxRef": {"name": "nowhere"}}),
+        ("AgentSandbox", "odd", {**stories.SPEC, "tier": "nowhere"}),
+    ):
+        world.create(kind, name, spec)
+    await world.rest(60)
+    counts = [
+        lambda: tally.of("sandhold_refusals_total", kind="SandboxSession", code="sandbox_unavailable"),
+        lambda: tally.of("sandhold_refusals_total", kind="AgentSandbox", code="tier_unknown"),
+    ]
+    assert [count() for count in counts] == [1, 1]
+    world.change("SandboxSession", "lonely", lambda each: each["spec"].update(ttlSeconds=500))
+    world.change("AgentSandbox", "odd", lambda each: each["spec"].update(command=["/bin/other"]))
+    await world.rest(60)
+    session = world.session("lonely")
+    assert session is not None
+    assert session["status"]["observedGeneration"] == session["metadata"]["generation"], "the status was written again"
+    assert [count() for count in counts] == [1, 1]
+
+
+async def test_what_a_new_session_of_the_same_name_restores_is_no_archive_that_it_made(
+    world: SmallWorld, tally: Tally
+) -> None:
+    await stories.delete(world)
+    world.create("SandboxSession", stories.SESSION, {"sandboxRef": {"name": stories.SANDBOX}})
+    await world.run_until(lambda: world.phase(stories.SESSION) == "Ready")
+    assert tally.of("sandhold_session_starts_total", tier="gvisor", recovery="Restored") == 1
+    assert tally.of("sandhold_archives_total", outcome="final") == 1
+    assert tally.of("sandhold_archives_total", outcome="checkpoint") == 0
+
+
+async def test_a_start_that_waited_in_the_queue_waited_for_its_session(tally: Tally) -> None:
+    now = [1000.0]
+    measured = Measured(lambda: now[0])
+    world = SimpleNamespace(
+        now=START,
+        session=worlds.a_session(),
+        keepers={},
+        history=ABSENT,
+        installation=worlds.an_installation(),
+    )
+    posted = Outcome(wrote_status=True, posted_at=1000.5, seen_to_post_ms=7500)
+    measured.session(world, Plan(status={"phase": "Starting"}), posted, 1000.0)  # type: ignore[arg-type]
+    assert tally.of("sandhold_session_start_seconds_sum", stage="post", tier="other") == 7.5
 
 
 async def test_a_lost_pod_is_counted(world: SmallWorld, tally: Tally) -> None:
