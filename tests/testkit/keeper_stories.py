@@ -30,6 +30,7 @@ async def archived(mover: FakeMover, sequence: int = 1) -> Received:
         lambda r: (
             len(mover.reports) > before
             and (r["archive"] or {}).get("sequence", 0) >= sequence
+            and r["archive"]["final"]
             and r["archive"]["state"] != "Running"
         )
     )

@@ -251,13 +251,16 @@ async def test_a_fork_bomb_stops_neither_the_archive_nor_the_end(mover: FakeMove
         await mover.until_report(lambda r: r["workspace"]["state"] == "Ready")
         await mover.order(verb="open", challenge=challenge, word=word(pod, "/usr/bin/python3", "-c", BOMB))
         await eventually((pod.workspace / "full").exists, "nobody can start a process any more")
+        await keep(mover, final=False)
+        await guard(mover, size=1 << 40, limit=1 << 41, interval=1)
+        await mover.until_report(lambda r: (r["archive"] or {}).get("state") == "Stored")
         with (pod.workspace / "data").open("wb") as file:
             file.write(os.urandom(8 * MIB))
         await archived(mover)
         await mover.order(verb="end", graceSeconds=1)
         report = await mover.until_report(lambda r: r["agent"]["state"] == "Ended")
         assert report["agent"]["exitCode"] == 137
-        await archived(mover, sequence=2)
+        await archived(mover, mover.highest + 1)
 
 
 async def test_an_archive_that_is_too_large_ends_early_when_the_order_says_so(pod: KeeperPod, mover: FakeMover) -> None:

@@ -1,5 +1,8 @@
 """The real keeper, the real mover and a real S3: the two halves of the protocol fit, without a double between them."""
 
+import json
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +10,7 @@ from typing import Any
 import pytest
 
 from testkit import trees
-from testkit.keeper_pod import AGENT_UID, KeeperPod
+from testkit.keeper_pod import AGENT_UID, KeeperPod, eventually
 from testkit.keeper_stories import prepare, word
 from testkit.mover_process import MoverProcess, Pod, new_pod
 from testkit.pki import Installation
@@ -65,6 +68,48 @@ async def order(operator: Peer, identity: Pod, **fields: Any) -> None:
             "order": {"slot": identity.slot, **fields},
         }
     )
+
+
+async def test_checkpoints_and_the_final_archive_of_a_pod_that_leaves_need_no_operator(
+    real_mover: MoverProcess, reviews: TokenReviewServer
+) -> None:
+    identity = new_pod(reviews)
+    grant = real_mover.installation.grant
+    with KeeperPod() as pod:
+        async with real_mover.operator() as operator:
+            move_in(pod, real_mover, identity)
+            await report(operator, identity, lambda r: r["workspace"]["state"] == "Empty")
+            await order(operator, identity, **prepare(epoch=1, slot=identity.slot))
+            await report(operator, identity, lambda r: r["workspace"]["state"] == "Ready")
+            pod.start_init()
+            waiting = await report(operator, identity, lambda r: r["gate"]["challenge"])
+            challenge = waiting["gate"]["challenge"]
+            await order(operator, identity, verb="open", challenge=challenge, word=word(pod))
+            await report(operator, identity, lambda r: r["agent"]["state"] == "Running")
+            expires = int(time.time()) + 3600
+            for final in (False, True):
+                shown = grant("archive", identity.uid, identity.slot, sequence=1, final=final)
+                await order(
+                    operator, identity, verb="keep", final=final, expires=expires, maxBytes=1 << 30, grant=shown
+                )
+        (pod.workspace / "work").write_text("first")
+        async with real_mover.operator() as operator:
+            await order(operator, identity, verb="guard", sizeBytes=0, limitBytes=0, intervalSeconds=1)
+        await eventually(lambda: has_stored(pod, 1, final=False), "the first checkpoint is stored")
+        (pod.workspace / "work").write_text("second")
+        await eventually(lambda: has_stored(pod, 2, final=False), "the second checkpoint is stored")
+        assert pod.run("leave").returncode == 0
+        await eventually(lambda: has_stored(pod, 3, final=True), "the final archive is stored")
+        assert pod.stop_keeper(signal.SIGTERM) == 0
+
+
+def has_stored(pod: KeeperPod, sequence: int, *, final: bool) -> bool:
+    """Whether the keeper's own note tells of an archive of at least that number."""
+    try:
+        note = json.loads((pod.private / "stored.json").read_text())
+    except FileNotFoundError:
+        return False
+    return bool(note["sequence"] >= sequence and note["final"] == final)
 
 
 async def test_a_workspace_goes_to_s3_and_comes_back_to_another_pod(

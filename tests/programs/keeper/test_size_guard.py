@@ -157,6 +157,16 @@ async def test_an_init_that_restarts_near_the_limit_starts_nobody_until_there_is
     assert (pod.workspace / "started").exists()
 
 
+async def test_a_freeze_that_cannot_be_passed_on_is_passed_on_later(pod: KeeperPod, mover: FakeMover) -> None:
+    await guarded(pod, mover, grants=False)
+    (pod.gate / "orders.json").mkdir()
+    fill(pod, 19)
+    await at_level(mover, "Critical")
+    assert not mover.report["guard"]["frozen"]
+    (pod.gate / "orders.json").rmdir()
+    await mover.until_report(lambda r: r["guard"]["frozen"])
+
+
 async def test_leaving_ends_whoever_is_stopped(pod: KeeperPod, mover: FakeMover) -> None:
     await guarded(pod, mover)
     fill(pod, 19)

@@ -17,6 +17,7 @@ func (k *keeper) watchHints(ctx context.Context) {
 		if !k.leaving.isClosed() && gate.IsLeaving(k.paths) {
 			k.leaving.close()
 		}
+		k.passAgain()
 		if now, exists := gate.FingerprintOf(k.paths.Hint()); exists && now != seen {
 			seen = now
 			if hint, err := gate.ReadHint(k.paths.Hint()); err == nil {

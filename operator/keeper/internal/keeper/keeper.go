@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	spareThreads = 10
+	spareThreads = 12
 	// collectAt keeps the heap of a process that mostly sleeps close to what it holds.
 	collectAt = 50
 	// manyNames is how many names a walk may see whose garbage is not worth a collection.
@@ -47,6 +47,7 @@ type keeper struct {
 	endWithin *int          // an end was ordered, with this grace, for every init from then on
 
 	isFreezing  bool              // everybody is to stand still, until told otherwise
+	isUnpassed  bool              // what init was to be told could not be written
 	grants      standingGrants    // what may be archived without an order
 	giveUp      func()            // ends the checkpoint that runs, nil when none does
 	behind      *archiveOrder     // an ordered archive that waits for a checkpoint to end

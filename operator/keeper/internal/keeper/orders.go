@@ -165,5 +165,16 @@ func (k *keeper) passOrders() error {
 			orders.Challenges = append(orders.Challenges, challenge)
 		}
 	}
-	return gate.WriteJSON(k.paths.Orders(), orders, false)
+	err := gate.WriteJSON(k.paths.Orders(), orders, false)
+	k.isUnpassed = err != nil
+	return err
+}
+
+// passAgain tries to pass orders on that could not be: a full disk has room again some day.
+func (k *keeper) passAgain() {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if k.isUnpassed && k.passOrders() == nil {
+		log.Print("orders for init: passed on at last")
+	}
 }
