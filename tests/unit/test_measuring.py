@@ -147,18 +147,19 @@ async def test_a_refusal_that_is_only_said_again_is_not_counted_again(world: Sma
     ):
         world.create(kind, name, spec)
     await world.rest(60)
-    counts = [
-        lambda: tally.of("sandhold_refusals_total", kind="SandboxSession", code="sandbox_unavailable"),
-        lambda: tally.of("sandhold_refusals_total", kind="AgentSandbox", code="tier_unknown"),
-    ]
-    assert [count() for count in counts] == [1, 1]
+
+    def counts() -> list[float]:
+        wanted = (("SandboxSession", "sandbox_unavailable"), ("AgentSandbox", "tier_unknown"))
+        return [tally.of("sandhold_refusals_total", kind=kind, code=code) for kind, code in wanted]
+
+    assert counts() == [1, 1]
     world.change("SandboxSession", "lonely", lambda each: each["spec"].update(ttlSeconds=500))
     world.change("AgentSandbox", "odd", lambda each: each["spec"].update(command=["/bin/other"]))
     await world.rest(60)
     session = world.session("lonely")
     assert session is not None
     assert session["status"]["observedGeneration"] == session["metadata"]["generation"], "the status was written again"
-    assert [count() for count in counts] == [1, 1]
+    assert counts() == [1, 1]
 
 
 async def test_what_a_new_session_of_the_same_name_restores_is_no_archive_that_it_made(
