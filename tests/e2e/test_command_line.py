@@ -134,7 +134,7 @@ def test_logs_of_agent_and_keeper(field: Field) -> None:
         stderr=subprocess.PIPE,
     )
     assert following.stdout is not None
-    assert following.stdout.readline() == b"to-output\n"
+    assert following.stdout.readline().strip() in both
     following.send_signal(2)
     _, errors = following.communicate(timeout=20)
     assert following.returncode == 130, errors
@@ -182,7 +182,6 @@ def test_the_operator_says_what_it_would_do(field: Field) -> None:
     with store_away():
         session.set_mode("Suspended")
         session.wait_phase("Stopping")
-        before = session.found()["metadata"]["resourceVersion"]
         plan = _eventually(
             lambda: (found := _json(field, "plan", "session/quill", "--timeout", "60s"))["steps"] and found, "steps"
         )
@@ -191,9 +190,9 @@ def test_the_operator_says_what_it_would_do(field: Field) -> None:
         assert explained["waitsFor"]
         assert [limit["limit"] for limit in explained["limits"]] == ["lifecycle.stopTimeoutSeconds"]
         text = _run(field, "explain", "session/quill").stdout.decode()
-        assert "The operator's next steps:" in text
+        assert "Waits for:" in text
+        assert "It looks again in" in text
         assert secret not in json.dumps(plan) + json.dumps(explained) + text
-        del before
     session.wait_phase("Suspended", 90)
 
 

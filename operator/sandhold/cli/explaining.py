@@ -45,6 +45,12 @@ class Told:
         return None if self.answer is None else [str(step) for step in self.answer.get("steps") or ()]
 
     @property
+    def wake_after(self) -> float | None:
+        """When it looks again."""
+        wake = (self.answer or {}).get("wakeAfterSeconds")
+        return float(wake) if isinstance(wake, int | float) else None
+
+    @property
     def observed(self) -> Mapping[str, Any]:
         """What it knew."""
         found = (self.answer or {}).get("observed")
@@ -66,6 +72,7 @@ def explain_session(raw: Object, sandbox: Object | None, told: Told) -> Explanat
         conditions=_amiss(raw, phase),
         refusal=refusal_of(raw),
         next_steps=told.steps,
+        wake_after_seconds=told.wake_after,
         source="status" if told.answer is None else "operator",
         note=told.note,
         recovery_point=archive_of(raw),
@@ -96,6 +103,7 @@ def explain_sandbox(raw: Object, told: Told) -> ExplanationShape:
         + [one for one in conditions_of(raw) if one.status == "True" and one.type in _SIGNS],
         refusal=None,
         next_steps=told.steps,
+        wake_after_seconds=told.wake_after,
         source="status" if told.answer is None else "operator",
         note=told.note,
         recovery_point=None,

@@ -98,10 +98,14 @@ def _named(kind: str) -> str:
 
 
 def _plan_text(shape: PlanShape, form: Output) -> None:
-    write(clean(f"{shape.kind} {shape.namespace}/{shape.name}: " + ("nothing to do" if shape.settled else "next pass")))
+    write(
+        clean(
+            f"{shape.kind} {shape.namespace}/{shape.name}: "
+            + ("nothing to do now" if shape.settled else "the operator's next pass")
+        )
+    )
     _numbered(shape.steps)
-    if shape.wake_after_seconds is not None:
-        write(f"  Looks again in {shape.wake_after_seconds:g} s, or when something changes.")
+    _again(shape.wake_after_seconds)
     if form is Output.WIDE:
         import yaml  # noqa: PLC0415 - only where it is wanted
 
@@ -129,11 +133,17 @@ def _explanation_text(shape: ExplanationShape) -> None:
         write("Not as wished:")
         fields((f"  {one.type}", f"{one.status} ({one.reason}): {one.message}") for one in shape.conditions)
     if shape.next_steps is not None:
-        write("The operator's next steps:" if shape.next_steps else "The operator has nothing to do.")
+        write("The operator's next steps:" if shape.next_steps else "The operator does nothing now.")
         _numbered(shape.next_steps)
+        _again(shape.wake_after_seconds)
     todo = advice(shape)
     if todo is not None:
         write(f"For you: {clean(todo)}")
+
+
+def _again(seconds: float | None) -> None:
+    if seconds is not None:
+        write(f"  It looks again in {seconds:.3g} s, or when something changes.")
 
 
 def _numbered(steps: list[str]) -> None:

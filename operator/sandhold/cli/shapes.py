@@ -145,6 +145,7 @@ class ExplanationShape(Shape):
     next_steps: list[str] | None = Field(
         description="What the operator would do now, in words; null when it could not be asked."
     )
+    wake_after_seconds: float | None = Field(description="When the operator looks again even if nothing happens.")
     source: str = Field(description="`operator`, or `status` when the operator could not be asked.")
     note: str | None = Field(description="Why the operator could not be asked.")
     recovery_point: ArchiveShape | None = Field(description="The archive that a lost pod would start again from.")
