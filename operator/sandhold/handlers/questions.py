@@ -5,6 +5,7 @@ with the process. A standby has no plans: it says who leads.
 """
 
 import hmac
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,8 +35,10 @@ from sandhold.desired.world import (
 )
 from sandhold.errors import NotFoundError, SandholdError
 from sandhold.handlers.assembly import Parts
+from sandhold.logs import about
 
 VERSION = 1
+_log = logging.getLogger(__name__)
 KINDS = {SESSION.lower(): SESSION, SANDBOX.lower(): SANDBOX}
 
 
@@ -64,7 +67,9 @@ class Questions:
             case {"verb": "installation"}:
                 return _ok(installation=self._parts.facts.current().id, namespace=self._lease.namespace)
             case {"verb": "plan", "kind": str(kind), "namespace": str(namespace), "name": str(name)} if kind in KINDS:
-                return await self._plan(KINDS[kind], namespace, name)
+                with about(kind=KINDS[kind], namespace=namespace, name=name):
+                    _log.info("somebody asks for the plan")
+                    return await self._plan(KINDS[kind], namespace, name)
         return refused("invalid", f"verbs are plan (kinds: {', '.join(KINDS)}) and installation")
 
     async def _plan(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
