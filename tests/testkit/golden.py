@@ -16,6 +16,7 @@ from sandhold import names
 from sandhold.api.meta import time_text
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession
+from sandhold.desired import claims
 from sandhold.desired.plan import to_yaml
 from sandhold.desired.world import (
     ABSENT,
@@ -120,6 +121,8 @@ def _session(said: Mapping[str, Any]) -> SandboxSession:
     phase, epoch = said.pop("phase", None), said.pop("epoch", 1)
     since = NOW - timedelta(seconds=said.pop("forSeconds", 20))
     changes = said.pop("status", {})
+    if "checkpointed" in said:
+        changes = {**_checkpointed(_manifest(said.pop("checkpointed")), phase, epoch), **changes}
     status = None if phase is None else worlds.a_status(phase, epoch, since=since, **changes)
     metadata: dict[str, Any] = {"annotations": {}}
     if said.pop("deleted", False):
@@ -131,6 +134,17 @@ def _session(said: Mapping[str, Any]) -> SandboxSession:
     session = worlds.a_session(said.pop("spec", {}), status, **metadata)
     _nothing_left(said)
     return session
+
+
+def _checkpointed(manifest: Manifest, phase: str, epoch: int) -> dict[str, Any]:
+    """What status says of a running session once a checkpoint has its entry."""
+    written = worlds.a_status(phase, epoch)
+    claim = claims.stored(is_final=False)
+    said = {"status": claim.status, "reason": claim.reason, "message": claim.message}
+    kept = [one | (said if one["type"] == claim.type else {}) for one in written["conditions"]]
+    point = {"epoch": manifest.epoch, "sequence": manifest.sequence, "key": manifest.key, "digest": manifest.digest}
+    name = names.snapshot_name("quill", worlds.SLOT, manifest.epoch)
+    return {"conditions": kept, "snapshot": {**point, "name": name}}
 
 
 def _pod(said: Mapping[str, Any], sandbox: AgentSandbox, session: SandboxSession) -> dict[str, Any]:

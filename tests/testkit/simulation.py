@@ -93,6 +93,7 @@ class Simulation:
         self.store: dict[Position, tuple[Manifest, int]] = {}
         self.snapshots: dict[str, dict[str, Any]] = {}
         self.fenced: int | None = None
+        self.posted: int | None = None
         self.faults = Faults()
         self.movers_since: datetime | None = self.now
         self.exit_code: int | None = None
@@ -267,6 +268,7 @@ class Simulation:
             history=self._history(),
             snapshots=tuple(self.snapshots.values()),
             fenced_epoch=self.fenced,
+            posted_epoch=self.posted,
         )
 
     @property
@@ -359,6 +361,7 @@ class Simulation:
                 self.snapshots[reference.name]["status"] = dict(status)
             case Delete(_, uid, _, grace):
                 self.writes.append("delete")
+                self.posted = None
                 self._mark_deleted(self.pods[uid], self._grace if grace is None else grace)
             case Apply():
                 raise AssertionError("nothing is applied in these stories")
@@ -368,6 +371,7 @@ class Simulation:
         if uid in self.pods:
             raise ConflictError
         self.writes.append("pod")
+        self.posted = int(document["metadata"]["annotations"][names.ANNOTATION_EPOCH])
         stored = worlds.with_server_defaults(worlds.with_server_metadata(document, uid, self.now))
         stored["status"] = worlds.pod_status(self.now)
         if self.faults.image:

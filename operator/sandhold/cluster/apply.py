@@ -21,7 +21,7 @@ from sandhold.cluster.writes import Writes
 from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, Write, WriteStatus
 from sandhold.desired.world import KubeObject
 from sandhold.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, SandholdError, UnavailableError
-from sandhold.names import LABEL_SESSION_UID
+from sandhold.names import ANNOTATION_EPOCH, LABEL_SESSION_UID
 from sandhold.reasons import Refusal, RefusalCode, refuse
 
 
@@ -104,6 +104,7 @@ class Applier:
                 changed = await self._writes.apply(document)
                 outcome.applied += changed
             case Delete():
+                self._forget_pod(write)
                 changed = await self._writes.delete(write)
                 outcome.deleted += changed
             case WriteStatus():
@@ -122,12 +123,19 @@ class Applier:
             self._memory.refused.put(session, _refusal(document, error))
             raise
         self._memory.refused.pop(session)
+        self._memory.posted.put(session, int(document["metadata"]["annotations"][ANNOTATION_EPOCH]))
         seen = self._memory.seen.pop(session)
         if changed:
             outcome.posted_at = self._clock()
         if changed and seen is not None:
             outcome.seen_to_post_ms = round((self._clock() - seen) * 1000, 2)
         return changed
+
+    def _forget_pod(self, wanted: Delete) -> None:
+        """A pod that we delete is not one that somebody took from us."""
+        known = self._cache.find(wanted.reference) if wanted.reference.kind == POD else None
+        if known is not None:
+            self._memory.posted.pop(labels_of(known).get(LABEL_SESSION_UID, ""))
 
     async def _write_status(self, wanted: WriteStatus) -> bool:
         """The status of an object that this or an earlier pass made."""

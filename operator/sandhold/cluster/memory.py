@@ -60,6 +60,8 @@ class Memory:
     """Session UID to the epoch whose fence a mover confirmed."""
     ending: Recent[str, Ending] = field(default_factory=Recent)
     """Namespaces of which something suggested that they are being deleted."""
+    posted: Recent[str, int] = field(default_factory=Recent)
+    """Session UID to the epoch of the pod that was made last and that we have not deleted."""
     refused: Recent[str, Refusal] = field(default_factory=Recent)
     """Session UID to why the API server refused its last pod."""
     seen: Recent[str, float] = field(default_factory=Recent)

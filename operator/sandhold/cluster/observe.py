@@ -23,6 +23,7 @@ from sandhold.cluster.kinds import ACCOUNT, BUDGET, POD, POLICY, RESOURCES, SAND
 from sandhold.cluster.memory import Ending, Memory
 from sandhold.cluster.ours import is_ours
 from sandhold.cluster.reading import read_sandbox, read_session
+from sandhold.desired.lifecycle import stays_at_rest
 from sandhold.desired.plan import Reference
 from sandhold.desired.situation import slot_of
 from sandhold.desired.world import (
@@ -112,8 +113,9 @@ class Observer:
             isinstance(snapshots, Present) and bool(snapshots.value)
         )
         question = _Question(slot, self._fingerprints.of(session, keepers, pods), has_archive=has_archive)
+        rests = pods == Present(()) and stays_at_rest(session)
         history, squatter, is_ending = await asyncio.gather(
-            self._history(sandbox, installation.backends, question),
+            self._history(sandbox, installation.backends, None if rests else question),
             self._pod_squatter(session, installation.id),
             self._is_ending(namespace, is_deleting=metadata.deletion_timestamp is not None),
         )
@@ -131,6 +133,7 @@ class Observer:
             snapshots=snapshots,
             namespace_terminating=is_ending,
             fenced_epoch=self._memory.fenced.get(metadata.uid),
+            posted_epoch=self._memory.posted.get(metadata.uid),
             create_refused=self._memory.refused.get(metadata.uid),
             invalid=invalid,
         )
@@ -203,9 +206,14 @@ class Observer:
         return Present(tuple(each for each in found.value if f"-{slot[:10]}-" in each["metadata"]["name"]))
 
     async def _history(
-        self, sandbox: Observed[AgentSandbox], backends: Backends, question: "_Question"
+        self, sandbox: Observed[AgentSandbox], backends: Backends, question: "_Question | None"
     ) -> Observed[SlotHistory] | StoreTrouble:
-        """Asked for whoever keeps archives or has one: a start that nobody will archive still begins with the last."""
+        """Asked for whoever keeps archives or has one: a start that nobody will archive still begins with the last.
+
+        Not for sessions at rest: thousands of them are looked at when an operator begins.
+        """
+        if question is None:
+            return Unknown("not asked: the session is at rest")
         if not isinstance(sandbox, Present):
             return Unknown("the AgentSandbox is not there, and so the store is not known")
         snapshot = sandbox.value.spec.snapshot

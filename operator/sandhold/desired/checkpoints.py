@@ -37,18 +37,10 @@ def snapshotted(situation: Situation) -> Claim:
         return claims.snapshotted(situation)
     point = indexing.recovery_state(situation)
     if point is not None and point.epoch == situation.epoch:
-        return _stored(is_final=situation.final_archive is not None)
+        return claims.stored(is_final=situation.final_archive is not None)
     if before.reason in (STORED, FAILED) and situation.content is not None:
-        return _stored(is_final=situation.content.final)
+        return claims.stored(is_final=situation.content.final)
     return claims.snapshotted(situation)
-
-
-def _stored(*, is_final: bool) -> Claim:
-    if is_final:
-        return yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
-    return yes(
-        SNAPSHOTTED, STORED, "The last checkpoint of the running workspace is stored and verified: status.snapshot."
-    )
 
 
 def _failed(situation: Situation) -> Claim:

@@ -20,8 +20,16 @@ def snapshotted(situation: Situation) -> Claim:
     if situation.keeps_archives is False:
         return unknown(SNAPSHOTTED, "NotRequested", "The AgentSandbox keeps no archives (spec.snapshot.onStop: false).")
     if situation.content is not None:
-        return yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
+        return stored(is_final=situation.content.final)
     return unknown(SNAPSHOTTED, "Pending", "There was no stop yet whose workspace could be archived.")
+
+
+def stored(*, is_final: bool) -> Claim:
+    """What a start would get is stored: the archive of a stop, or a checkpoint of a workspace that went on."""
+    if is_final:
+        return yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
+    message = "The last checkpoint of the running workspace is stored and verified; status.snapshot names it."
+    return yes(SNAPSHOTTED, "Checkpointed", message)
 
 
 def stalled_stop(situation: Situation) -> Claim:

@@ -14,10 +14,10 @@ rest: it is looked at anew at every change.
 from datetime import datetime, timedelta
 
 from sandhold import names
-from sandhold.api.session import StopReason
+from sandhold.api.session import SandboxSession, StopReason
 from sandhold.desired import conditions, placement, size_guard
 from sandhold.desired.situation import Situation
-from sandhold.reasons import POD_READY
+from sandhold.reasons import POD_READY, SNAPSHOTTED
 
 REST = frozenset({"Suspended", "Finished", "Failed"})
 MOST_RESTARTS = 5
@@ -35,6 +35,8 @@ def stop_reason(situation: Situation) -> StopReason | None:
         return status.stop_reason or "Requested"
     if situation.session.spec.operating_mode == "Suspended":
         return "Requested"
+    if is_moving(situation) and is_expired(situation):
+        return "TtlExpired"
     return _end_of_run(situation) if situation.is_underway else None
 
 
@@ -51,9 +53,9 @@ def _end_of_run(situation: Situation) -> StopReason | None:
 def is_at_rest(situation: Situation) -> bool:
     """Whether the session is stopped and nothing asks for a start."""
     status = situation.status
-    if status.phase not in REST or status.stop_reason in (None, "Requested") or _is_retried(situation):
+    if status.phase not in REST or status.stop_reason in (None, "Requested") or _is_retried(situation.session):
         return False
-    return not (is_moving(situation) and placement.can_be_placed(situation)) or is_expired(situation)
+    return not (is_moving(situation) and placement.can_be_placed(situation))
 
 
 def is_moving(situation: Situation) -> bool:
@@ -100,6 +102,12 @@ def expires_at(situation: Situation, started: datetime | None = None) -> datetim
     return begin + timedelta(seconds=limit) if limit is not None else None
 
 
+def until_expiry(situation: Situation) -> float | None:
+    """In how many seconds the time limit ends a run that only waits for a node."""
+    limit = expires_at(situation) if is_moving(situation) else None
+    return max(situation.seconds_until(limit), 0.1) if limit is not None else None
+
+
 def restarts_in_a_row(situation: Situation) -> int:
     """How many pods were lost in a row, this one included: a long good time begins a new row."""
     ready = conditions.find(situation.status.conditions, POD_READY)
@@ -109,6 +117,20 @@ def restarts_in_a_row(situation: Situation) -> int:
     return (situation.status.restarts or 0) + 1
 
 
-def _is_retried(situation: Situation) -> bool:
-    retry = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
-    return retry is not None and retry != situation.status.observed_retry
+def stays_at_rest(session: SandboxSession) -> bool:
+    """Whether nothing that the store holds can matter to a session that has no pod.
+
+    It is at rest, has said what became of its workspace, and nothing asks for a start.
+    """
+    status = session.status
+    is_told = conditions.find(status.conditions, SNAPSHOTTED) is not None
+    if status.phase not in REST or status.stop_reason is None or not is_told:
+        return False
+    if session.metadata.deletion_timestamp is not None or session.spec.operating_mode == "Suspended":
+        return True
+    return status.stop_reason not in ("Requested", "NodeCordoned") and not _is_retried(session)
+
+
+def _is_retried(session: SandboxSession) -> bool:
+    retry = session.metadata.annotations.get(names.ANNOTATION_RETRY)
+    return retry is not None and retry != session.status.observed_retry

@@ -32,7 +32,7 @@ def _decide(situation: Situation, invalid: Refusal | None) -> Plan:
     if reason is not None:
         return plan_stop(situation, reason)
     if lifecycle.is_at_rest(situation):
-        return Plan(status=status.unchanged(situation))
+        return Plan(status=status.unchanged(situation), wake_after=lifecycle.until_expiry(situation))
     return plan_start(situation)
 
 

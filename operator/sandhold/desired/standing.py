@@ -12,14 +12,22 @@ from sandhold.desired.plan import Order, Plan
 from sandhold.desired.seen import SeenPod
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Kept
+from sandhold.reasons import RefusalCode
 
 RENEW_SECONDS = orders.KEPT_SECONDS // 2
 """A grant with less life than this is renewed."""
+WIDEN_SECONDS = 60
+"""How old a grant is at least that is renewed because of its limits."""
 
 
 def with_standing_orders(situation: Situation, pod: SeenPod, plan: Plan) -> Plan:
-    """The plan for a running pod, and what its keeper lacks. A pod that stops or goes gets nothing new."""
-    if not _may_hold(situation, pod) or any(isinstance(call, Order) and call.verb == "end" for call in plan.calls):
+    """The plan for a running pod, and what its keeper lacks. A pod that stops or goes gets nothing new.
+
+    Nor is a session kept from being Ready by orders that can come a moment later.
+    """
+    ends = any(isinstance(call, Order) and call.verb == "end" for call in plan.calls)
+    becomes_ready = situation.status.phase != "Ready" and plan.status is not None and plan.status["phase"] == "Ready"
+    if ends or becomes_ready or not _may_hold(situation, pod):
         return plan
     lacking = (*_grants(situation, pod), *_guard(situation, pod))
     renewal = _renewal(situation)
@@ -51,7 +59,10 @@ def _guard(situation: Situation, pod: SeenPod) -> tuple[Order, ...]:
 
 
 def _is_due(situation: Situation, until: int) -> bool:
-    return until - situation.now.timestamp() < RENEW_SECONDS
+    """Half spent; or found too narrow a while after it was given: its limits may have been raised since."""
+    report, rest = situation.report, until - situation.now.timestamp()
+    is_too_narrow = report.archive_state == "Failed" and report.archive_code == RefusalCode.SNAPSHOT_TOO_LARGE
+    return rest < (orders.KEPT_SECONDS - WIDEN_SECONDS if is_too_narrow else RENEW_SECONDS)
 
 
 def _renewal(situation: Situation) -> float | None:

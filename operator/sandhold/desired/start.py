@@ -67,7 +67,8 @@ def _without_pod(situation: Situation) -> Plan:
     if unknown is not None:
         new = status.starting(situation, (WORKSPACE_READY, unknown))
         return Plan(status=new, wake_after=UNKNOWN_SECONDS)
-    if situation.pod is not None or situation.is_fenced or gate_may_be_open(situation):
+    was_taken = situation.world.posted_epoch == situation.epoch
+    if situation.pod is not None or was_taken or situation.is_fenced or gate_may_be_open(situation):
         return _replace(situation)
     if not all(is_gone(situation, pod) for pod in situation.pods or ()):
         # Its end wakes the session: one pod at a time, also where none of them was ever opened.

@@ -7,8 +7,8 @@ again; a time limit makes it louder, never more destructive.
 
 from sandhold import names
 from sandhold.api.session import SessionPhase, StopReason
-from sandhold.desired import archiving, conditions, indexing, loss, status
-from sandhold.desired.conditions import Claim, no, unknown, yes
+from sandhold.desired import archiving, checkpoints, claims, conditions, indexing, loss, status
+from sandhold.desired.conditions import Claim, no, unknown
 from sandhold.desired.patience import UNKNOWN_SECONDS, WAIT_SECONDS
 from sandhold.desired.plan import Delete, Event, Plan
 from sandhold.desired.seen import SeenPod, Trouble
@@ -18,7 +18,6 @@ from sandhold.reasons import READY, REFUSALS, SNAPSHOTTED, RefusalCode
 
 DELETE_GRACE_SECONDS = 2
 SILENCE_SECONDS = 15
-_STORED = yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
 
 
 def plan_stop(situation: Situation, reason: StopReason) -> Plan:
@@ -152,8 +151,8 @@ def _finish(situation: Situation, reason: StopReason) -> Plan:
     if fate is None:
         trouble = archiving.history_trouble(situation)
         return _hold(situation, reason, trouble or Trouble("SnapshotStoreUnavailable", "The store is not known."))
-    unindexed = indexing.index_writes(situation) if situation.is_underway else ()
-    if unindexed and indexing.index_trouble(situation) is None:
+    unindexed = checkpoints.entry_writes(situation) if situation.is_underway else ()
+    if unindexed:
         # The pod went before its last archive had its entry: what is stored is told, whatever becomes of the session.
         return Plan(writes=unindexed, wake_after=WAIT_SECONDS)
     is_lost = fate.reason == "PodLost" and situation.is_underway
@@ -174,7 +173,7 @@ def _fate(situation: Situation) -> Claim | None:
     if not situation.is_underway and before is not None:
         return Claim(before.type, before.status, before.reason, before.message)
     if situation.is_underway and indexing.is_archived(situation):
-        return _STORED
+        return claims.stored(is_final=True)
     if situation.is_underway and situation.discards:
         return no(SNAPSHOTTED, "Discarded", "The workspace was given up on a person's order.")
     if situation.keeps_archives is False:
@@ -190,7 +189,7 @@ def _fate_of_a_lost_pod(situation: Situation) -> Claim | None:
         message = f"The pod was gone before its workspace was archived; {loss.recovery_point(situation)}."
         return no(SNAPSHOTTED, "PodLost", message)
     if situation.content is not None:
-        return _STORED
+        return claims.stored(is_final=situation.content.final)
     return unknown(SNAPSHOTTED, "Pending", "There was no stop yet whose workspace could be archived.")
 
 

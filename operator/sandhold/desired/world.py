@@ -229,6 +229,8 @@ class SessionWorld:
     namespace_terminating: bool = False
     fenced_epoch: int | None = None
     """Epoch whose fence a mover confirmed to this operator process (forgotten at restart; asking again is harmless)."""
+    posted_epoch: int | None = None
+    """Epoch whose pod this operator process has made and not deleted: when it is not there, somebody else did."""
     create_refused: Refusal | None = None
     """Why the API server refused this session's last pod (quota, admission, an impossible spec); None after a success.
     The pass that plans the create again ends at the refusal, so a pass that wants to say so plans no create."""

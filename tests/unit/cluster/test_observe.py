@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from sandhold.desired.world import (
     ABSENT,
     Keeper,
     KeeperReport,
+    Node,
     Present,
     SessionWorld,
     SlotHistory,
     StoreTrouble,
+    Taint,
     Unknown,
 )
 from sandhold.errors import UnavailableError
@@ -149,6 +152,95 @@ async def test_the_history_is_asked_of_the_right_store_and_again_only_when_neede
     world = await bench.session()
     assert len(bench.movers.asked) == asked + 1, "a stored archive changes what the store holds"
     assert list(world.keepers) == [pod["metadata"]["uid"]], "other sessions' keepers are none of its business"
+
+
+async def test_each_checkpoint_asks_anew_and_one_that_runs_does_not(bench: Bench) -> None:
+    bench.list_all()
+    uid = (await bench.session()).session.metadata.uid
+    labels = {names.LABEL_SESSION_UID: uid, names.LABEL_INSTALLATION: "demo"}
+    pod = bench.add("Pod", "quill-1", "v1", metadata={"labels": labels}, spec={"containers": []})
+
+    async def asked(at: float, **report: Any) -> int:
+        before = len(bench.movers.asked)
+        reported = bench.clock() + timedelta(seconds=at)
+        keeper = Keeper(connected=True, report=KeeperReport(**report), reported_at=reported)
+        bench.movers.known = {pod["metadata"]["uid"]: keeper}
+        await bench.session()
+        return len(bench.movers.asked) - before
+
+    assert await asked(0) == 1
+    assert await asked(1, archive_sequence=1, archive_state="Running") == 0
+    assert await asked(2, archive_sequence=1, archive_state="Stored") == 1
+    assert await asked(3, archive_sequence=1, archive_state="Stored", agent_state="Running") == 0
+    assert await asked(4, archive_sequence=2, archive_state="Running") == 0
+    assert await asked(5, archive_sequence=2, archive_state="Stored") == 1
+    assert await asked(6, archive_sequence=2, archive_state="Failed") == 1, "its keeper may not have heard the verdict"
+    assert await asked(7, archive_sequence=2, archive_state="Running") == 0
+    assert await asked(8, archive_sequence=2, archive_state="Failed") == 1, "nor this time"
+    assert await asked(9, archive_sequence=2, archive_state="Stored", archive_is_final=True) == 1
+
+
+async def test_a_session_at_rest_asks_nothing_of_the_store(bench: Bench) -> None:
+    bench.list_all()
+    made = bench.cache.get("SandboxSession", NAMESPACE, "quill")
+    assert made is not None
+    condition = {
+        "type": "Snapshotted",
+        "status": "True",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+        "reason": "Stored",
+        "message": "It is stored.",
+    }
+    status = {"phase": "Suspended", "conditions": [condition], "snapshot": {"epoch": 1, "sequence": 1}}
+
+    async def asks(reason: str, mode: str, version: int, **annotations: str) -> bool:
+        before = len(bench.movers.asked)
+        metadata = {**made["metadata"], "resourceVersion": str(version), "annotations": annotations}
+        spec = {**made["spec"], "operatingMode": mode}
+        bench.cache.put({**made, "metadata": metadata, "spec": spec, "status": {**status, "stopReason": reason}})
+        bench.observer.histories.forget("main", slot_of((await bench.session()).session, "demo"))
+        await bench.session()
+        return len(bench.movers.asked) > before
+
+    assert not await asks("Requested", "Suspended", 1001)
+    assert not await asks("TtlExpired", "Running", 1002)
+    assert not await asks("AgentExited", "Running", 1003)
+    assert await asks("Requested", "Running", 1004), "it is to start"
+    assert await asks("TtlExpired", "Running", 1005, **{names.ANNOTATION_RETRY: "now"}), "it is to start"
+    assert await asks("NodeCordoned", "Running", 1006), "it may start at any moment"
+    assert isinstance((await bench.session()).history, Present)
+
+
+async def test_nodes_are_known_by_what_keeps_pods_on_them(bench: Bench) -> None:
+    assert isinstance((await bench.session()).installation.nodes, Unknown)
+    taint = {"key": names.TAINT_CORDONED, "effect": "NoSchedule", "timeAdded": "2026-03-01T12:00:00Z"}
+    spec = {"unschedulable": True, "taints": [taint], "podCIDR": "10.0.0.0/24"}
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-03-01T12:00:00Z"}
+    metadata = {"namespace": "", "labels": {"pool": "agents"}}
+    bench.add("Node", "node-1", "v1", metadata=metadata, spec=spec, status={"conditions": [ready]})
+    lost = {"conditions": [{**ready, "status": "Unknown"}]}
+    bench.add("Node", "node-2", "v1", metadata={"namespace": ""}, spec={}, status=lost)
+    bench.add("Node", "node-3", "v1", metadata={"namespace": ""})
+    bench.list_all()
+    found = bench.cluster.objects.all("Node", None)
+    bench.cache.replace_all("Node", list(found), bench.cluster.objects.version)
+    nodes = (await bench.session()).installation.nodes
+    assert isinstance(nodes, Present)
+    cordon = (Taint(names.TAINT_CORDONED, "", "NoSchedule"),)
+    assert nodes.value["node-1"] == Node(is_cordoned=True, is_ready=True, labels={"pool": "agents"}, taints=cordon)
+    assert nodes.value["node-2"] == Node(is_cordoned=False, is_ready=False)
+    assert nodes.value["node-3"] == Node(is_cordoned=False, is_ready=True)
+    kept = bench.cache.get("Node", "", "node-1")
+    assert kept is not None
+    assert kept["status"]["conditions"] == [{"type": "Ready", "status": "True"}], "heartbeats are no change"
+
+
+async def test_a_run_that_began_with_archives_asks_though_they_were_turned_off(bench: Bench) -> None:
+    bench.add("AgentSandbox", "brief", spec={"image": "agent:1", "snapshot": {"onStop": False}})
+    made = bench.add("SandboxSession", "short", spec={"sandboxRef": {"name": "brief"}})
+    metadata = {**made["metadata"], "resourceVersion": str(int(made["metadata"]["resourceVersion"]) + 1)}
+    bench.cache.put({**made, "metadata": metadata, "status": {"archivesOnStop": True, "phase": "Ready"}})
+    assert isinstance((await bench.session("short")).history, Present)
 
 
 async def test_a_session_without_snapshots_asks_nothing(bench: Bench) -> None:

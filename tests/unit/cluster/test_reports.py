@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandhold.cluster import reports
-from sandhold.desired.world import Evidence, KeeperReport, Manifest, ProbeOutcome, SlotHistory
+from sandhold.desired.world import Evidence, Guard, KeeperReport, Kept, Manifest, ProbeOutcome, SlotHistory
 from testkit.reports import CHALLENGE, wire_report
 
 MANIFEST = {
@@ -49,6 +49,37 @@ def test_a_first_report_says_little() -> None:
     assert reports.keeper_report(first) == KeeperReport(agent_state="Waiting")
 
 
+def test_what_a_keeper_holds_and_guards_is_read() -> None:
+    report = reports.keeper_report(
+        wire_report(
+            archive={"sequence": 7, "final": True, "state": "Stored"},
+            kept={"checkpoint": 1_800_000_000, "final": 0},
+            guard={
+                "level": "Critical",
+                "sizeBytes": 2**40,
+                "limitBytes": 2**62,
+                "intervalSeconds": 300,
+                "usedBytes": 5,
+                "frozen": True,
+            },
+        )
+    )
+    assert (report.archive_sequence, report.archive_is_final) == (7, True)
+    assert report.kept == Kept(1_800_000_000, 0)
+    assert report.guard == Guard("Critical", 2**40, 2**62, 300)
+
+
+def test_what_was_measured_is_no_news() -> None:
+    sizes = {"level": "Normal", "sizeBytes": 1, "limitBytes": 2, "intervalSeconds": 0}
+    one, other = (reports.keeper_report(wire_report(guard={**sizes, "usedBytes": used})) for used in (1, 2))
+    assert one == other
+
+
+def test_a_keeper_of_an_older_version_holds_nothing() -> None:
+    older = reports.keeper_report(wire_report())
+    assert (older.kept, older.guard, older.archive_is_final) == (None, None, False)
+
+
 def test_an_entry_that_waits_is_a_place_in_the_list() -> None:
     waiting = {"state": "Preparing", "code": "", "message": "", "waitingFor": 4095}
     assert reports.keeper_report(wire_report(workspace=waiting)).waiting_for == 4095
@@ -77,6 +108,16 @@ def test_an_entry_that_waits_is_a_place_in_the_list() -> None:
         {"marker": {"slot": "s", "epoch": 10**30, "recovery": "Restored"}},
         {"archive": {"sequence": 1.5, "state": "Stored"}},
         {"archive": {"sequence": 1, "state": "Sent"}},
+        {"archive": {"sequence": 1, "state": "Stored", "final": "true"}},
+        {"kept": []},
+        {"kept": {"checkpoint": 1}},
+        {"kept": {"checkpoint": -1, "final": 0}},
+        {"kept": {"checkpoint": 2**60, "final": 0}},
+        {"kept": {"checkpoint": True, "final": 0}},
+        {"guard": {"level": "Fuller", "sizeBytes": 1, "limitBytes": 1, "intervalSeconds": 1}},
+        {"guard": {"level": "Full", "sizeBytes": -1, "limitBytes": 1, "intervalSeconds": 1}},
+        {"guard": {"level": "Full", "sizeBytes": 1, "limitBytes": 2**64, "intervalSeconds": 1}},
+        {"guard": {"level": "Full", "sizeBytes": 1, "limitBytes": 1}},
         {"evidence": {"challenge": CHALLENGE, "runtime": {"version": ""}, "probes": [{}] * 33}},
         {"evidence": {"challenge": CHALLENGE, "runtime": {}, "probes": []}},
         {

@@ -1,11 +1,13 @@
 """The laws can fail: each is held against a plan that breaks it. And impossible worlds are rejected."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from sandhold.desired import orders
 from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, Reference
 from sandhold.desired.world import ABSENT, SessionWorld, Unknown
 from testkit import laws, worlds
@@ -34,6 +36,15 @@ def having(world: SessionWorld, **changes: Any) -> SessionWorld:
 
 def keeper(stage: str, **changes: Any) -> dict[str, Any]:
     return {"keepers": {worlds.pod_uid(): worlds.a_keeper(stage, **changes)}}
+
+
+def keep(**changes: Any) -> Plan:
+    """The order of a standing grant, with something in the grant that is not as it should be."""
+    holder = orders.Holder("demo", worlds.pod_uid(), worlds.SLOT, 1, "main", NOW)
+    order = orders.keep_order(worlds.pod_uid(), orders.standing_grant(holder, worlds.a_sandbox(), final=False))
+    grant = {**(order.grant or {}), **changes}
+    told = {"expires": changes["expires"]} if "expires" in changes else {}
+    return Plan(calls=(replace(order, grant=grant, arguments={**order.arguments, **told}),))
 
 
 BROKEN: dict[str, tuple[Callable[[SessionWorld, Plan], None], SessionWorld, Plan]] = {
@@ -97,6 +108,47 @@ BROKEN: dict[str, tuple[Callable[[SessionWorld, Plan], None], SessionWorld, Plan
     "an opening without a fence": (laws.fenced, STARTING, Plan(calls=OPEN.calls[1:])),
     "a fence of another epoch": (laws.fenced, STARTING, Plan(calls=(Fence("main", worlds.SLOT, 2, None, "u"),))),
     "a finalizer off a living session": (laws.let_go_last, worlds.a_world(session=READY), LET_GO),
+    "a delete after a checkpoint that has its entry": (
+        laws.nothing_lost,
+        having(
+            RUNNING,
+            history=worlds.a_history(worlds.an_archive(1, 3, final=False)),
+            snapshots=[worlds.a_snapshot(worlds.an_archive(1, 3, final=False))],
+        ),
+        DELETE,
+    ),
+    "a delete where a run began with archives": (
+        laws.nothing_lost,
+        having(RUNNING, sandbox=worlds.a_sandbox({"snapshot": {"onStop": False}})),
+        DELETE,
+    ),
+    "a grant for another slot": (laws.standing, RUNNING, keep(slot="another")),
+    "a grant for another epoch": (laws.standing, RUNNING, keep(epoch=2)),
+    "a grant for another pod": (laws.standing, RUNNING, keep(podUid="another")),
+    "a grant for another thing": (laws.standing, RUNNING, keep(verb="restore")),
+    "a grant that is final in secret": (laws.standing, RUNNING, keep(final=True)),
+    "a grant for ever": (laws.standing, RUNNING, keep(expires=2**40)),
+    "a grant before the gate": (laws.standing, STARTING, keep()),
+    "a grant for a keeper that is not there": (
+        laws.standing,
+        having(RUNNING, **keeper("Open", connected=False)),
+        keep(),
+    ),
+    "a grant for a pod that goes": (laws.standing, having(RUNNING, pods=[worlds.a_pod(terminating_for=1)]), keep()),
+    "a grant where nothing is archived": (
+        laws.standing,
+        having(
+            RUNNING,
+            sandbox=worlds.a_sandbox({"snapshot": {"onStop": False}}),
+            session=worlds.a_session(status=worlds.a_status("Ready", archivesOnStop=False)),
+        ),
+        keep(),
+    ),
+    "an order that comes twice": (
+        laws.once,
+        having(RUNNING, pods=[worlds.a_pod(terminating_for=5)]),
+        Plan(calls=(Order(worlds.pod_uid(), "archive", {"sequence": 1}),)),
+    ),
     "a finalizer off while a pod is there": (laws.let_go_last, having(RUNNING, session=GOING), LET_GO),
     "a finalizer off on an unknown": (laws.let_go_last, worlds.a_world(session=GOING, pods=Unknown("x")), LET_GO),
 }
@@ -113,6 +165,12 @@ def test_a_law_fails_for_the_plan_that_breaks_it(
 LAWFUL = {
     "an opening on good evidence": (laws.gate_kept, STARTING, OPEN),
     "a fence, then the word": (laws.fenced, STARTING, OPEN),
+    "a standing grant for an open keeper": (laws.standing, RUNNING, keep()),
+    "an order for a keeper that does not do it by itself": (
+        laws.once,
+        having(RUNNING, pods=[worlds.a_pod(terminating_for=12)]),
+        Plan(calls=(Order(worlds.pod_uid(), "archive", {"sequence": 1}),)),
+    ),
     "a delete before the gate": (laws.nothing_lost, STARTING, DELETE),
     "a delete after the archive": (
         laws.nothing_lost,

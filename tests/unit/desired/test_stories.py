@@ -405,3 +405,162 @@ def test_a_session_that_shall_not_run_is_never_started() -> None:
     assert simulation.phase == "Suspended"
     assert simulation.writes == ["status"]
     assert simulation.pods == {}
+
+
+def test_a_stored_checkpoint_costs_two_writes_and_an_unchanged_one_none(running: Simulation) -> None:
+    running.checkpoint()
+    running.writes.clear()
+    running.run()
+    assert running.writes == ["snapshot", "snapshot status", "status"], "the first one of an epoch makes its entry"
+    for number in (2, 3):
+        running.writes.clear()
+        running.work += 1
+        for keeper in running.keepers.values():
+            keeper.workspace += 1
+        running.checkpoint()
+        running.run()
+        assert running.writes == ["snapshot status", "status"]
+        assert running.session is not None
+        assert running.session.status.snapshot is not None
+        assert running.session.status.snapshot.sequence == number
+    assert len(running.snapshots) == 1
+    running.writes.clear()
+    running.run()
+    assert running.writes == []
+    assert running.reasons() == []
+    assert is_settled(running)
+
+
+def test_a_lost_pod_goes_on_from_its_last_checkpoint(running: Simulation) -> None:
+    running.checkpoint()
+    running.run()
+    stored = running.store[1, 1][1]
+    running.pass_time(100)
+    running.lose_pod()
+    running.run()
+    assert running.phase == "Ready"
+    assert running.session is not None
+    assert running.session.status.recovery == "Repaired"
+    assert "its last checkpoint is 1-1" in running.events[-1].message
+    (keeper,) = running.keepers.values()
+    assert keeper.report.marker_source == (1, 1)
+    assert keeper.workspace >= stored
+
+
+def test_a_stop_after_checkpoints_ends_with_a_final_archive_in_the_same_entry(running: Simulation) -> None:
+    running.checkpoint()
+    running.run()
+    running.pass_time(100)
+    running.writes.clear()
+    running.change(spec={"operatingMode": "Suspended"})
+    running.run()
+    assert running.writes == ["status", "snapshot status", "delete", "status"]
+    (entry,) = running.snapshots.values()
+    assert (entry["status"]["sequence"], entry["status"]["final"]) == (2, True)
+    assert running.deleted_work == [running.store[1, 2][1]]
+    assert is_settled(running)
+
+
+def test_grants_are_renewed_for_as_long_as_the_session_runs_and_cost_no_write(running: Simulation) -> None:
+    running.writes.clear()
+    given = set()
+    for _ in range(6):
+        running.pass_time(6 * 3600)
+        running.run()
+        (keeper,) = running.keepers.values()
+        assert keeper.report.kept is not None
+        left = min(keeper.report.kept.checkpoint, keeper.report.kept.final) - running.now.timestamp()
+        assert left >= 12 * 3600 - 1
+        given.add(keeper.report.kept.final)
+    assert len(given) > 1
+    assert running.writes == []
+
+
+def test_a_pod_that_somebody_deletes_archives_itself_once(running: Simulation) -> None:
+    running.plans.clear()
+    running.delete_pod()
+    running.run()
+    assert running.phase == "Ready"
+    ordered = [call for plan in running.plans for call in plan.calls if getattr(call, "verb", "") == "archive"]
+    assert ordered == []
+    assert running.store[1, 1][0].final
+    assert "its workspace is stored whole in archive 1-1" in running.events[-1].message
+
+
+def test_a_full_workspace_stops_the_session_and_a_retry_starts_it(running: Simulation) -> None:
+    running.fill("Full")
+    running.run()
+    assert running.condition("WorkspaceReady") == ("True", "WorkspaceFull")
+    running.fill("Critical")
+    running.run()
+    assert running.phase == "Suspended"
+    assert running.condition("Ready") == ("False", "WorkspaceFull")
+    assert running.reasons() == ["WorkspaceFull", "WorkspaceFull", "Archived", "WorkspaceFull"]
+    assert is_settled(running)
+    running.change(annotations={names.ANNOTATION_RETRY: "there is room"})
+    running.run()
+    assert running.phase == "Ready"
+
+
+def test_a_session_on_a_cordoned_node_goes_on_when_it_may(running: Simulation) -> None:
+    running.cordon()
+    running.run()
+    assert running.phase == "Suspended"
+    assert running.condition("Ready") == ("False", "NodeCordoned")
+    assert running.pods == {}
+    assert is_settled(running)
+    running.writes.clear()
+    running.pass_time(7200)
+    running.run()
+    assert running.writes == [], "it waits at rest, and never runs into its start timeout"
+    running.cordon(is_cordoned=False)
+    running.run()
+    assert running.phase == "Ready"
+    assert running.session is not None
+    assert running.session.status.restarts is None
+    assert running.session.status.recovery == "Repaired"
+
+
+def test_a_lost_node_costs_no_more_than_what_came_after_the_checkpoint(running: Simulation) -> None:
+    running.checkpoint()
+    running.run()
+    running.nodes["node-2"] = running.nodes["node-1"]
+    running.lose_node()
+    running.pass_time(300)
+    running.delete_pod()
+    began = running.now
+    running.step()
+    assert running.phase == "Starting"
+    running.until("Ready")
+    assert (running.now - began).total_seconds() < 30, "nobody waits for the grace of a pod whose node is gone"
+    assert running.session is not None
+    assert running.session.status.node_name == "node-2"
+    assert len(running.pods) == 2, "the old one is stuck, and fenced off"
+
+
+def test_turning_archives_off_in_mid_run_loses_nothing(running: Simulation) -> None:
+    running.set_archives(on_stop=False)
+    running.change(spec={"operatingMode": "Suspended"})
+    running.run()
+    assert running.phase == "Suspended"
+    assert running.deleted_work == [running.store[1, 1][1]]
+    assert running.condition("Snapshotted") == ("True", "Stored")
+    running.change(spec={"operatingMode": "Running"})
+    running.run()
+    (keeper,) = running.keepers.values()
+    assert keeper.report.marker_source == (1, 1), "a start that nobody will archive still begins with the last one"
+    running.change(spec={"operatingMode": "Suspended"})
+    running.run()
+    assert running.condition("Snapshotted") == ("Unknown", "NotRequested")
+
+
+def test_pods_that_are_taken_before_they_open_are_a_failure_in_the_end() -> None:
+    simulation = Simulation()
+    for _ in range(60):
+        simulation.step()
+        for uid, keeper in list(simulation.keepers.items()):
+            if not keeper.opened_ever:
+                simulation._forget(uid)
+    assert simulation.phase == "Failed"
+    assert simulation.writes.count("pod") == 6
+    assert is_settled(simulation)

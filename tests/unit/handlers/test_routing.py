@@ -122,6 +122,28 @@ async def test_an_address_is_told_only_when_it_changed(bench: Bench) -> None:
     assert told == ["told", "told"]
 
 
+async def test_a_node_wakes_who_is_on_it_and_who_waits_for_one(bench: Bench) -> None:
+    def node(version: int, **more: Any) -> dict[str, Any]:
+        metadata = {"namespace": "", "resourceVersion": str(version)}
+        return obj("Node", "n", metadata=metadata, **{"status": {"conditions": []}, **more})
+
+    bench.hear(node(1))
+    bench.hear(obj("Pod", "quill-1", metadata={"labels": LABELS}, spec={"nodeName": "n"}))
+    cordoned = {"spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]}}
+    assert bench.hear(node(2, **cordoned)) == {SESSION}
+    assert bench.hear(node(3, **cordoned)) == set(), "a heartbeat"
+    bench.hear(session("other", 2, status={"phase": "Suspended", "stopReason": "NodeCordoned"}))
+    assert bench.hear(node(4, spec={"taints": cordoned["spec"]["taints"]})) == {SESSION, OTHER}
+    assert bench.hear(node(5)) == {SESSION, OTHER}, "the taint goes a moment later"
+    bench.hear(session("other", 3, status={"phase": "Ready", "nodeName": "n"}))
+    bench.router.deleted(obj("Pod", "quill-1", 9, metadata={"labels": LABELS}))
+    bench.woken()
+    unheard = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": "t"}]}}
+    assert bench.hear(node(6, **unheard)) == {OTHER}
+    bench.router.deleted(node(7))
+    assert bench.woken() == {OTHER}
+
+
 async def test_a_pod_with_our_labels_that_we_did_not_put_there_is_not_seen(bench: Bench) -> None:
     label: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{names.LABEL_INSTALLATION}": {}}}}
     for manager, is_seen in (("kubectl", False), (names.FIELD_MANAGER, True)):
