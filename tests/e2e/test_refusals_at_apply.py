@@ -109,7 +109,7 @@ def test_defaults_are_filled_in_and_seen_in_the_object(cluster: Cluster) -> None
         "runAsUser": 10001,
         "runAsGroup": 10001,
         "workspace": {"mountPath": "/workspace", "size": "1Gi"},
-        "snapshot": {"onStop": True},
+        "snapshot": {"onStop": True, "intervalSeconds": 300},
         "lifecycle": {"startTimeoutSeconds": 300, "stopTimeoutSeconds": 600},
     }
 
