@@ -1,6 +1,7 @@
 """The size guard: a checkpoint when it gets tight, a freeze for one when it is full, one that stays near the end."""
 
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -9,7 +10,7 @@ from typing import Any
 
 from testkit.fake_mover import FakeMover
 from testkit.keeper_pod import AGENT_UID, KeeperPod, eventually
-from testkit.keeper_stories import at_work, guard, keep, waiting_init, word
+from testkit.keeper_stories import at_work, guard, keep, opened, waiting_init, word
 from testkit.trees import MIB
 
 SIZE, LIMIT = 10 * MIB, 20 * MIB
@@ -165,6 +166,23 @@ async def test_a_freeze_that_cannot_be_passed_on_is_passed_on_later(pod: KeeperP
     assert not mover.report["guard"]["frozen"]
     (pod.gate / "orders.json").rmdir()
     await mover.until_report(lambda r: r["guard"]["frozen"])
+
+
+async def test_an_init_that_does_not_freeze_hinders_neither_the_checkpoint_nor_the_guard(
+    pod: KeeperPod, mover: FakeMover
+) -> None:
+    """Under gVisor an agent can stop init."""
+    await opened(pod, mover)
+    await keep(mover, final=False)
+    mover.hold_verdicts = asyncio.Event()
+    await guard(mover, size=SIZE, limit=LIMIT)
+    fill(pod, 11)
+    await at_level(mover, "Full")
+    await mover.until(lambda: mover.received)
+    fill(pod, 19)
+    await at_level(mover, "Critical")
+    assert json.loads((pod.gate / "orders.json").read_text())["freeze"] is True
+    mover.hold_verdicts.set()
 
 
 async def test_leaving_ends_whoever_is_stopped(pod: KeeperPod, mover: FakeMover) -> None:

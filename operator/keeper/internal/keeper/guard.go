@@ -229,7 +229,7 @@ func (g *guarding) act(ctx context.Context, k *keeper, level string) {
 	}
 	switch level {
 	case LevelHigh:
-		k.ask(ctx)
+		k.askAndGoOn()
 	case LevelFull, LevelCritical:
 		k.checkpointFrozen(ctx)
 	}
@@ -243,10 +243,13 @@ func (k *keeper) checkpointFrozen(ctx context.Context) {
 	k.mutex.Lock()
 	k.freeze(true)
 	k.mutex.Unlock()
-	k.awaitFrozen(within)
-	select {
-	case <-k.ask(within):
-	case <-within.Done():
+	if k.awaitFrozen(within) {
+		select {
+		case <-k.ask(within):
+		case <-within.Done():
+		}
+	} else {
+		k.askAndGoOn() // who is not stopped may be filling the disk: the guard has to go on looking
 	}
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -255,16 +258,26 @@ func (k *keeper) checkpointFrozen(ctx context.Context) {
 	}
 }
 
-// awaitFrozen waits for init to say that everybody is stopped. It is no more than a hint, so nobody waits long for it.
-func (k *keeper) awaitFrozen(ctx context.Context) {
+// awaitFrozen waits for init to say that everybody is stopped, or that nobody is left. It is no more than a hint, so nobody
+// waits long for it.
+func (k *keeper) awaitFrozen(ctx context.Context) bool {
 	waiting, cancel := context.WithTimeout(ctx, frozenWithin)
 	defer cancel()
 	for waiting.Err() == nil {
 		state := k.read()
 		if state.Guard == nil || state.Guard.Frozen || state.Agent.State == gate.Ended {
-			return
+			return true
 		}
 		sleep(waiting, reportEvery)
+	}
+	return false
+}
+
+// askAndGoOn asks for a checkpoint that nobody waits for. When one is asked for already, that is the one.
+func (k *keeper) askAndGoOn() {
+	select {
+	case k.asked <- make(chan struct{}):
+	default:
 	}
 }
 
