@@ -180,7 +180,7 @@ class AgentSandboxStatus(ApiModel):
         default=None, description="What enforces the walls."
     )
     sessions: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="How many SandboxSessions name this sandbox."
+        default=None, description="How many SandboxSessions name this sandbox, as of half a minute ago at most."
     )
 
 

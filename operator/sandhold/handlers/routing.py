@@ -27,8 +27,11 @@ from sandhold.cluster.reading import labels_of, owner_of, sandbox_of
 from sandhold.desired.world import KubeObject
 from sandhold.workqueue import Key, WorkQueue
 
-SANDBOX_DELAY = 0.5
-"""An AgentSandbox counts its sessions: a burst of them is one pass, not hundreds."""
+COUNT_DELAY = 30.0
+"""An AgentSandbox counts its sessions in status: a write for each start would be one write too many, so a burst of them
+is one pass, and the count is at most so much behind."""
+RELEASE_DELAY = 0.5
+"""One that is being deleted waits for them to go, and lets go soon after the last."""
 
 
 class Router:
@@ -119,7 +122,7 @@ class Router:
 
     def _session(self, change: Change) -> None:
         self._queue.add(_key(change.object))
-        if _differs(change, "metadata.deletionTimestamp", "status.phase"):
+        if change.before is None or change.after is None:
             self._wake_sandbox(sandbox_of(change.object))
 
     def _sandbox(self, change: Change) -> None:
@@ -131,7 +134,7 @@ class Router:
         self._wake_session_of(change.object)
         if change.before is None or change.after is None:
             for sandbox in self._sandboxes_labelled(change.object):
-                self._queue.add_after(_key(sandbox), SANDBOX_DELAY)
+                self._recount(sandbox)
 
     def _child(self, change: Change) -> None:
         """A policy or account: its AgentSandbox mends it, and sessions wait for it."""
@@ -168,8 +171,13 @@ class Router:
 
     def _wake_sandbox(self, place: str) -> None:
         namespace, _, name = place.partition("/")
-        if self._cache.get(SANDBOX, namespace, name) is not None:
-            self._queue.add_after(Key(SANDBOX, namespace, name), SANDBOX_DELAY)
+        sandbox = self._cache.get(SANDBOX, namespace, name)
+        if sandbox is not None:
+            self._recount(sandbox)
+
+    def _recount(self, sandbox: KubeObject) -> None:
+        is_going = sandbox["metadata"].get("deletionTimestamp") is not None
+        self._queue.add_after(_key(sandbox), RELEASE_DELAY if is_going else COUNT_DELAY)
 
     def _sandboxes_labelled(self, obj: KubeObject) -> Iterator[KubeObject]:
         label = labels_of(obj).get(names.LABEL_SANDBOX, "")

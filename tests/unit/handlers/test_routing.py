@@ -1,5 +1,6 @@
 """Who is woken by what."""
 
+import time
 from typing import Any
 
 import pytest
@@ -64,9 +65,18 @@ async def bench() -> Bench:
 
 async def test_a_session_wakes_itself_and_its_sandbox_only_when_it_counts(bench: Bench) -> None:
     assert bench.hear(session("quill", 2, metadata={"annotations": {"a": "b"}})) == {SESSION}
-    assert bench.hear(session("quill", 3, status={"phase": "Ready"})) == {SESSION, SANDBOX}
+    assert bench.hear(session("quill", 3, status={"phase": "Ready"})) == {SESSION}
     bench.router.deleted(session("quill", 4))
     assert bench.woken() == {SESSION, SANDBOX}
+
+
+async def test_sessions_are_counted_in_bursts_but_a_sandbox_that_goes_lets_go_soon(bench: Bench) -> None:
+    bench.router.changed(session("another"), is_listed=False)
+    assert bench.queue._due[SANDBOX] - time.monotonic() > 20
+    going = obj("AgentSandbox", "coder", 2, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    bench.hear(going)
+    bench.router.deleted(session("another", 3))
+    assert bench.queue._due[SANDBOX] - time.monotonic() < 1
 
 
 async def test_a_sandbox_wakes_its_sessions_when_its_spec_changed_not_its_status(bench: Bench) -> None:
