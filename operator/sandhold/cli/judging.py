@@ -17,7 +17,9 @@ def at_rest(uid: str, generation: int, place: str) -> Judge:
     def judge(found: Object | None) -> str | None:
         raw = _same(found, uid, place)
         status = status_of(raw)
-        if (status.get("observedGeneration") or 0) < generation or status.get("phase") not in REST:
+        if (status.get("observedGeneration") or 0) < generation:
+            return _unheard(raw)
+        if status.get("phase") not in REST:
             return progress(raw)
         fate = condition_of(raw, SNAPSHOTTED)
         if fate is not None and fate.status == "False" and fate.reason != "Discarded":
@@ -40,7 +42,7 @@ def ready(before: Object, retry: str | None, place: str) -> Judge:
             # A retry that is refused at once changes the conditions alone.
             is_heard = status.get("observedRetry") == retry or status.get("conditions") != known
         if not is_heard:
-            return progress(raw)
+            return _unheard(raw)
         if status.get("phase") == "Ready" and (one := condition_of(raw, READY)) is not None and one.status == "True":
             return None
         stalled = condition_of(raw, STALLED)
@@ -73,6 +75,10 @@ def progress(raw: Object) -> str:
     if one is None or one.status == "True" or phase in REST:
         return phase
     return f"{phase}: {one.message}"
+
+
+def _unheard(raw: Object) -> str:
+    return f"{status_of(raw).get('phase') or 'New'}: the operator has not acted on the change yet"
 
 
 def _refused(raw: Object, said: str, place: str) -> CliError:

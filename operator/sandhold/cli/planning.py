@@ -13,7 +13,7 @@ from sandhold.cli.printing import clean, fields, show, write
 from sandhold.cli.reading import spec_of
 from sandhold.cli.shapes import ExplanationShape, PlanShape
 from sandhold.cli.waiting import SESSION
-from sandhold.cli.words import until
+from sandhold.cli.words import span, until
 
 SANDBOX = "AgentSandbox"
 _KINDS: Mapping[str, tuple[str, ...]] = {
@@ -143,7 +143,7 @@ def _explanation_text(shape: ExplanationShape) -> None:
 
 def _again(seconds: float | None) -> None:
     if seconds is not None:
-        write(f"  It looks again in {seconds:.3g} s, or when something changes.")
+        write(f"  It looks again in {span(seconds)}, or when something changes.")
 
 
 def _numbered(steps: list[str]) -> None:
