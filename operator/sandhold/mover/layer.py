@@ -41,7 +41,8 @@ class LayerUpload:
         self._store = store
         self._ceiling = ceiling
         self._part_size = part_size(ceiling)
-        self._part = bytearray()
+        self._pieces: list[bytes] = []
+        self._held = 0
         self._digest = hashlib.sha256()
         self._hashing: asyncio.Task[None] | None = None
         self._sending: set[asyncio.Task[None]] = set()
@@ -54,15 +55,25 @@ class LayerUpload:
         self.size += len(piece)
         if self.size > self._ceiling:
             raise TooLargeError(f"the archive has more than {self._ceiling} bytes; raise spec.snapshot.maxBytes")
-        self._part += piece
-        while len(self._part) >= self._part_size:
-            part = bytes(memoryview(self._part)[: self._part_size])
-            self._part = self._part[self._part_size :]
-            await self._send(part)
+        self._pieces.append(piece)
+        self._held += len(piece)
+        while self._held >= self._part_size:
+            await self._send(self._cut())
+
+    def _cut(self) -> bytes:
+        """The next part. Pieces are kept as they came and copied once: copying is most of what this thread has to do.
+
+        Whatever is beyond a part came with the last piece, since the part was not full before it.
+        """
+        last = self._pieces.pop()
+        beyond = self._held - self._part_size
+        part = b"".join((*self._pieces, last[: len(last) - beyond]))
+        self._pieces, self._held = [last[len(last) - beyond :]], beyond
+        return part
 
     async def finish(self) -> tuple[str, StoredObject]:
         """Make the layer exist; its SHA-256, and what the store says about it."""
-        rest = bytes(self._part)
+        rest = b"".join(self._pieces)
         if self._opening is None:
             await self._threads.run(self._digest.update, rest)
             finishing = self._threads.run(self._store.write, self.key, rest)

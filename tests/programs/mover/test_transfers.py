@@ -77,6 +77,23 @@ async def test_what_is_archived_comes_back_byte_for_byte(
     assert s3.uploads() == []
 
 
+@pytest.mark.parametrize("piece", [3_001, 200_003, 262_144])
+async def test_a_layer_comes_back_whatever_pieces_it_came_in(
+    mover: MoverProcess, s3: S3Server, pod: Pod, piece: int
+) -> None:
+    """Parts end within pieces, and at their ends."""
+    layer = os.urandom((16 << 20) + 5)
+    grant = mover.installation.grant("archive", pod.uid, pod.slot)
+    async with mover.keeper("archive", pod.token, grant) as peer:
+        await peer.send_part(layer[start : start + piece] for start in range(0, len(layer), piece))
+        await peer.send_part([lines(RECORDS)])
+        await peer.say(done(layer, RECORDS))
+        assert (await peer.hear())["type"] == "stored"
+    *_, restored, _ = await restore(mover, pod)
+    assert restored == layer
+    assert s3.uploads() == []
+
+
 async def test_a_layer_that_was_cut_is_an_invalid_snapshot(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:
     await archive(mover, pod, b"layer" * 1000)
     [key] = s3.list_keys(f"sandboxes/test-installation/{pod.slot}/layers/")
