@@ -37,7 +37,7 @@ def test_entries_come_from_config_maps_and_secrets(field: Field, tier: str) -> N
     session.wait_phase("Ready", APPEARS_SECONDS)
     assert session.status()["recovery"] == "Initialized"
     said = session.shell(
-        "cat NOTES.md AGENTS.md skills/style.md .config/token; stat -c %a AGENTS.md skills .config/token"
+        "cat NOTES.md AGENTS.md skills/style.md .config/token; echo; stat -c %a AGENTS.md skills .config/token"
     )
     assert said.split() == ["begin", "here", "first", "short", "first-t0ken", "644", "755", "600"]
     assert session.shell("find . -type l") == ""
@@ -56,7 +56,7 @@ def test_entries_come_from_config_maps_and_secrets(field: Field, tier: str) -> N
     session.resume()
     assert session.pod_uid() != first
     assert session.status()["recovery"] == "Restored"
-    said = session.shell("cat NOTES.md AGENTS.md skills/agents.md .config/token; ls -A skills .cache")
+    said = session.shell("cat NOTES.md AGENTS.md skills/agents.md .config/token; echo; ls -A skills .cache")
     assert said.split() == [
         *("begin", "here", "work", "second", "first", "second-t0ken"),
         *(".cache:", "skills:", "agents.md"),

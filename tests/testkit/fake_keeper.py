@@ -141,7 +141,7 @@ class FakeKeeper:
     def _prepare(self, order: Mapping[str, Any]) -> None:
         if self.report.workspace_state in ("Preparing", "Ready"):
             return
-        if order["writeEntries"] and order["entriesDigest"] != hashlib.sha256(b"[]").hexdigest():
+        if order["entriesDigest"] != hashlib.sha256(b"[]").hexdigest():
             assert order["entriesDigest"] in self._entries, "prepare came before the entries that it names"
         self.slot, self.epoch = order["slot"], order["epoch"]
         restored = self._restored(order)

@@ -88,6 +88,13 @@ async def test_ephemeral_entries_stay_out_of_archives_and_are_written_anew(mover
             assert (other.workspace / "cache").is_dir()
 
 
+async def test_a_second_name_that_the_agent_gives_a_copy_is_its_work(pod: KeeperPod, mover: FakeMover) -> None:
+    entries = [copy_entry("token", "s", "key", ephemeral=True)]
+    snapshot = await archived_with(entries, mover, lambda root: (root / "second").hardlink_to(root / "token"))
+    assert (await restored_with(entries, pod, mover, snapshot))["state"] == "Ready"
+    assert content_of(pod.workspace) == {"notes": b"work", "token": b"new", "second": b"old"}
+
+
 async def test_an_agents_work_in_the_place_of_an_entry_is_kept(pod: KeeperPod, mover: FakeMover) -> None:
     entries = [
         file_entry("changed"),
