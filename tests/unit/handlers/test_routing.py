@@ -73,8 +73,8 @@ async def test_a_session_wakes_itself_and_its_sandbox_only_when_it_counts(bench:
 async def test_sessions_are_counted_in_bursts_but_a_sandbox_that_goes_lets_go_soon(bench: Bench) -> None:
     bench.router.changed(session("another"), is_listed=False)
     assert bench.queue._due[SANDBOX] - time.monotonic() > 20
-    going = obj("AgentSandbox", "coder", 2, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    bench.hear(going)
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names.FINALIZER_WALLS]}
+    bench.hear(obj("AgentSandbox", "coder", 2, metadata=metadata))
     bench.router.deleted(session("another", 3))
     assert bench.queue._due[SANDBOX] - time.monotonic() < 1
 
