@@ -107,13 +107,21 @@ def test_an_entry_whose_path_escapes_is_refused_at_once(shared: Field, path: str
 
 
 def test_an_entry_is_never_written_through_a_link_that_the_agent_left(shared: Field) -> None:
-    """Entries are written again when a workspace was restored, and the agent may have put a link in their way."""
-    shared.sandbox("linked", workspace={"entries": [{"path": "notes/file", "file": {"content": "from the entry"}}]})
+    """An ordinary entry gives way to what the agent put in its place. An ephemeral one cannot: it has to be there."""
+    ordinary = {"path": "notes/file", "file": {"content": "from the entry"}}
+    ephemeral = {"path": "keys/file", "ephemeral": True, "file": {"content": "from the entry"}}
+    shared.sandbox("linked", workspace={"entries": [ordinary, ephemeral]})
     session = shared.session("linked", "linked")
     session.wait_phase("Ready")
     session.shell("rm -r notes; mkdir other; ln -s other notes; echo own > other/file")
     session.suspend()
+    session.resume()
+    assert session.shell("cat other/file; readlink notes").split() == ["own", "other"]
+    assert session.shell("cat keys/file") == "from the entry"
+
+    session.shell("rm -r keys; ln -s other keys")
+    session.suspend()
     session.set_mode("Running")
     refusal = session.wait_refusal("workspace_setup_failed")
-    assert "notes/file" in refusal["message"]
+    assert "keys/file" in refusal["message"]
     assert session.status()["snapshot"]["key"] in bucket.sizes()
