@@ -400,9 +400,9 @@ class Simulation:
         return grace_seconds(self.sandbox.value)
 
     def _mark_deleted(self, pod: dict[str, Any], grace: int) -> None:
-        if "deletionTimestamp" not in pod["metadata"]:
-            end = time_text(self.now + timedelta(seconds=grace))
-            pod["metadata"] |= {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace}
+        end, before = self.now + timedelta(seconds=grace), moment(pod["metadata"].get("deletionTimestamp"))
+        if before is None or end < before:
+            pod["metadata"] |= {"deletionTimestamp": time_text(end), "deletionGracePeriodSeconds": grace}
 
     def _forget(self, uid: str) -> None:
         keeper = self.keepers.pop(uid, None)

@@ -17,6 +17,8 @@ from sandhold.desired.stopping import ENDED_SECONDS, begin_stop, end_calls, stop
 from sandhold.reasons import READY, REFUSALS, SNAPSHOTTED, RefusalCode
 
 DELETE_GRACE_SECONDS = 2
+HURRY_SECONDS = 10
+"""A discarded pod that would go on for longer is deleted once more, with less grace."""
 SILENCE_SECONDS = 15
 
 
@@ -33,7 +35,7 @@ def plan_stop(situation: Situation, reason: StopReason) -> Plan:
 
 def _with_pod(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
     cause = _harmless(situation, pod)
-    if pod.deletion is not None and (cause is not None or pod.overdue_for(situation.now) > OVERDUE_SECONDS):
+    if _is_going(situation, pod, cause):
         return _await_end(situation, reason, pod)
     if cause is not None:
         return _let_go(situation, reason, pod, cause)
@@ -45,6 +47,17 @@ def _with_pod(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
             return _hold(situation, reason, foreign)
         return Plan(writes=indexing.index_writes(situation), events=_archived_event(situation), wake_after=WAIT_SECONDS)
     return _archive(situation, reason, pod)
+
+
+def _is_going(situation: Situation, pod: SeenPod, cause: str | None) -> bool:
+    """Whether the pod's end has only to be waited for.
+
+    One that somebody else deleted, with a grace for an archive that nobody wants any more, is deleted once more.
+    """
+    overdue = pod.overdue_for(situation.now)
+    if pod.deletion is None or (situation.discards and overdue < -HURRY_SECONDS):
+        return False
+    return cause is not None or overdue > OVERDUE_SECONDS
 
 
 def _harmless(situation: Situation, pod: SeenPod) -> str | None:

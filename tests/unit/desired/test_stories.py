@@ -564,3 +564,16 @@ def test_pods_that_are_taken_before_they_open_are_a_failure_in_the_end() -> None
     assert simulation.phase == "Failed"
     assert simulation.writes.count("pod") == 6
     assert is_settled(simulation)
+
+
+def test_a_discarded_workspace_does_not_wait_for_the_grace_of_somebody_elses_deletion(running: Simulation) -> None:
+    running.faults.store = True
+    running.delete_pod()
+    running.step()
+    running.change(annotations={names.ANNOTATION_DISCARD: "true"})
+    running.delete()
+    began = running.now
+    running.run()
+    assert running.session is None
+    assert (running.now - began).total_seconds() < 30
+    assert running.writes.count("delete") == 1
