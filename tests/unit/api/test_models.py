@@ -220,3 +220,13 @@ def test_every_kind_says_the_version_of_the_names_module() -> None:
 def test_a_session_needs_its_sandbox() -> None:
     with pytest.raises(ValidationError, match="sandboxRef"):
         SandboxSession.model_validate({"metadata": {"name": "a"}, "spec": {}})
+
+
+@pytest.mark.parametrize("path", sorted((OBJECTS.parents[1] / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_what_the_models_take(path: Path) -> None:
+    ours = [each for each in yaml.safe_load_all(path.read_text()) if each["apiVersion"] == names.API_VERSION]
+    assert ours
+    for document in ours:
+        found = BY_NAME[document["kind"]].model_validate(document)
+        written = found.wire()["spec"]
+        assert document["spec"].keys() <= written.keys()
