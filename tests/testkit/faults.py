@@ -9,6 +9,9 @@ from enum import StrEnum
 
 from sandhold.errors import ConflictError, ForbiddenError, UnavailableError
 
+RETRY_AFTER = 7.0
+"""Seconds that a server which is overloaded asks for."""
+
 
 class Killed(BaseException):
     """The operator's process ends here. Not an Exception: no code under test may catch it and go on."""
@@ -29,7 +32,7 @@ class Kind(StrEnum):
 _BEFORE: dict[Kind, Callable[[str], BaseException]] = {
     Kind.CUT_BEFORE: Killed,
     Kind.CONFLICT: lambda what: ConflictError(f"{what}: injected 409"),
-    Kind.TOO_MANY: lambda what: UnavailableError(f"{what}: injected 429"),
+    Kind.TOO_MANY: lambda what: UnavailableError(f"{what}: injected 429", retry_after=RETRY_AFTER),
     Kind.SERVER_ERROR: lambda what: UnavailableError(f"{what}: injected 500"),
     Kind.FORBIDDEN: lambda what: ForbiddenError(f"{what}: injected 403"),
 }

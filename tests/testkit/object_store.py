@@ -71,6 +71,10 @@ class ObjectStore:
         """One object, or None."""
         return self._objects.get(reference)
 
+    def everything(self) -> list[Document]:
+        """Every object."""
+        return list(self._objects.values())
+
     def count(self, kind: str) -> int:
         """How many of a kind there are."""
         return sum(reference.kind == kind for reference in self._objects)

@@ -189,12 +189,16 @@ class SmallWorld:
         if not self.watch.loses(self._heard):
             self._events.append((self.clock() + timedelta(seconds=self.watch.delay), event, document))
 
+    def door(self) -> FakeCluster:
+        """What the operator sees of the cluster."""
+        return self.cluster
+
     async def _start_operator(self) -> None:
         self.lives += 1
         # What happened before this process began to watch, it learns from its lists alone.
         self._events.clear()
         self.operator = OperatorProcess(
-            self.cluster, self.home, self.clock, backends=lambda: BACKENDS, settings=SETTINGS, authority=AUTHORITY
+            self.door(), self.home, self.clock, backends=lambda: BACKENDS, settings=SETTINGS, authority=AUTHORITY
         )
         await self.operator.start()
         self._relist_at = self.clock() + timedelta(seconds=self.watch.relist_seconds)
