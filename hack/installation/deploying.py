@@ -43,7 +43,9 @@ def install(cluster: Cluster, images: Sequence[Built], *, for_tests: bool = Fals
     values.write_text(json.dumps(_values(images, for_tests=for_tests), indent=2))
     helm = [str(places.cache() / "bin" / "helm"), "--kubeconfig", str(places.kubeconfig()), "--namespace", NAMESPACE]
     chart = str(REPOSITORY / "charts" / "sandhold")
-    run([*helm, "upgrade", "--install", RELEASE, chart, "--values", str(values)], timeout=_HELM_SECONDS)
+    # Forced: an earlier `kubectl apply` of the same objects owns fields of them, and this tree counts.
+    words = ["upgrade", "--install", RELEASE, chart, "--values", str(values), "--force-conflicts"]
+    run([*helm, *words], timeout=_HELM_SECONDS)
     try:
         until("operator and mover are ready", lambda: _is_rolled_out(cluster), seconds=_READY_SECONDS, every=0.3)
     except TestbedError as error:
