@@ -5,7 +5,6 @@ operator that knows only what it can read. The same for refused and lost answers
 """
 
 import itertools
-from collections import Counter
 
 import pytest
 
@@ -16,7 +15,6 @@ from testkit.small_world import SmallWorld, WatchPolicy
 from testkit.stories import STORIES, Story
 
 ALL = (*STORIES, *RUNNING_STORIES)
-tally: Counter[str] = Counter()
 
 
 async def calls_of_the_beginning(story: Story, calls: list[str], watch: WatchPolicy | None) -> int:
@@ -37,6 +35,7 @@ async def sweep(story: Story, *kinds: Kind, watch: WatchPolicy | None = None) ->
     undisturbed = await played(story, None, watch)
     expected, calls = ending(undisturbed), undisturbed.faults.calls
     numbers = range(await calls_of_the_beginning(story, calls, watch), len(calls))
+    assert numbers, "a story without a call of its own would be swept by looking away"
     happened = 0
     for number, kind in itertools.product(numbers, kinds):
         faults = Faults({number: kind})
@@ -55,8 +54,7 @@ async def test_an_operator_that_dies_at_any_call_is_continued_by_the_next(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cuts = await sweep(story, Kind.CUT_BEFORE, Kind.CUT_AFTER)
-    tally["cuts"] += cuts
-    tell(capsys, f"{story.name}: {cuts} cuts, {tally['cuts']} in all")
+    tell(capsys, f"{story.name}: {cuts} cuts")
 
 
 @pytest.mark.parametrize("story", ALL, ids=str)
@@ -64,29 +62,20 @@ async def test_a_refused_or_lost_answer_to_any_call_is_made_good(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = await sweep(story, Kind.CONFLICT, Kind.SERVER_ERROR, Kind.DROPPED_ANSWER)
-    tally["faults"] += faults
-    tell(capsys, f"{story.name}: {faults} faults, {tally['faults']} in all")
+    tell(capsys, f"{story.name}: {faults} faults")
 
 
 @pytest.mark.parametrize("story", [each for each in STORIES if each.name in ("start", "stop", "delete")], ids=str)
 async def test_an_answer_is_lost_while_the_watch_lags(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody tells for a while what was committed: the same write comes once more, and meets the first one."""
     faults = await sweep(story, Kind.DROPPED_ANSWER, Kind.CONFLICT, watch=WatchPolicy(delay=3))
-    tally["faults"] += faults
-    tell(capsys, f"{story.name}: {faults} faults, {tally['faults']} in all")
+    tell(capsys, f"{story.name}: {faults} faults")
 
 
 def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:
     """How much was covered is part of the result, and shown even when nothing fails."""
     with capsys.disabled():
         print(f"\n  {text}", end=" ")  # noqa: T201
-
-
-def test_the_sweep_is_no_formality() -> None:
-    """Runs after the sweeps of this module: a refactoring that makes them skip everything would be noticed."""
-    if set(tally) == {"cuts", "faults"}:
-        assert tally["cuts"] >= 200
-        assert tally["faults"] >= 300
 
 
 @pytest.mark.parametrize("story", ALL, ids=str)
