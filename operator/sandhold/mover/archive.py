@@ -22,7 +22,7 @@ from sandhold.mover.outcome import ProducerError
 from sandhold.mover.stores import OpenStore
 from sandhold.mover.threads import Threads
 from sandhold.mover.wire import FrameError, Kind
-from sandhold.snapshots.catalogue import StaleGenerationError
+from sandhold.snapshots.catalogue import OvertakenError, StaleGenerationError
 from sandhold.snapshots.draft import ManifestDraft
 from sandhold.snapshots.manifest import Generation, Layer
 from sandhold.snapshots.records import RecordChecker
@@ -49,6 +49,7 @@ class ArchiveReceiver:
 
     async def receive(self) -> Summary:
         """Take it all; returns once the archive is stored, verified and readable."""
+        begun_after = await self._threads.run(self._catalogue.newest, self._grant.epoch)
         with closing(ManifestDraft()) as draft:
             try:
                 await self._take_layer()
@@ -58,7 +59,7 @@ class ArchiveReceiver:
                 self._threads.clean_up(self._layer.abandon())
                 raise
             # From here on nothing is cleaned up: a manifest whose write got no answer may exist, and name the layer.
-            summary = await self._commit(layer, draft)
+            summary = await self._commit(layer, draft, begun_after)
         if summary.header.layers != (layer,):
             # The same pod had stored the same bytes before, under another name.
             self._threads.clean_up(self._layer.abandon())
@@ -127,7 +128,7 @@ class ArchiveReceiver:
                 digest.update(chunk)
         return digest.hexdigest()
 
-    async def _commit(self, layer: Layer, draft: ManifestDraft) -> Summary:
+    async def _commit(self, layer: Layer, draft: ManifestDraft, begun_after: Generation) -> Summary:
         grant = self._grant
         header = self._catalogue.archive_header(
             Generation(grant.epoch, grant.sequence),
@@ -139,12 +140,12 @@ class ArchiveReceiver:
             content_bytes=self._records.content_bytes,
         )
         # Waited for even when cancelled: the thread goes on, and the draft must not be closed under it.
-        commit = asyncio.create_task(self._threads.run(self._catalogue.commit, header, draft))
+        commit = asyncio.create_task(self._threads.run(self._catalogue.commit, header, draft, begun_after))
         try:
             return await asyncio.shield(commit)
         except asyncio.CancelledError:
             await asyncio.wait([commit])
             raise
-        except StaleGenerationError:
+        except (OvertakenError, StaleGenerationError):
             self._threads.clean_up(self._layer.abandon())
             raise

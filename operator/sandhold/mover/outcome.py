@@ -6,7 +6,7 @@ from sandhold.errors import SandholdError
 from sandhold.mover.grant import GrantError
 from sandhold.mover.keepers import KeeperAbsentError
 from sandhold.mover.wire import FrameError, Message, PeerGoneError
-from sandhold.snapshots.catalogue import ManifestMissingError, StaleGenerationError
+from sandhold.snapshots.catalogue import ManifestMissingError, OvertakenError, StaleGenerationError
 from sandhold.snapshots.manifest import ManifestError
 from sandhold.snapshots.records import RecordError, TooLargeError
 from sandhold.snapshots.stores.protocol import ObjectMissingError
@@ -52,7 +52,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((ManifestMissingError,), "manifest_missing", False),
     ((StaleGenerationError,), "stale_generation", False),
     ((TooLargeError,), "snapshot_too_large", False),
-    ((ProducerError, RecordError, FrameError, PeerGoneError), "manifest_producer_failed", True),
+    ((OvertakenError, ProducerError, RecordError, FrameError, PeerGoneError), "manifest_producer_failed", True),
     ((ObjectMissingError, SandholdError), "snapshot_store_unavailable", True),
 )
 

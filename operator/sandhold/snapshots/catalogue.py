@@ -28,6 +28,10 @@ class StaleGenerationError(ConflictError):
     """Somebody else went on with this slot: what we hold is not the newest and never becomes it."""
 
 
+class OvertakenError(ConflictError):
+    """The same pod has stored another archive since this one was begun: which of the two is older nobody can tell."""
+
+
 class ManifestMissingError(NotFoundError):
     """A manifest that another one builds on is not in the store."""
 
@@ -94,11 +98,17 @@ class Catalogue:
         self._verified.put(content.etag, Summary(loaded.header, key, loaded.digest, loaded.size))
         return loaded
 
-    def commit(self, header: Header, draft: ManifestDraft) -> Summary:
+    def newest(self, epoch: int) -> Generation:
+        """The highest archive of an epoch, or its fence where there is none: what a transfer that begins follows."""
+        return max(self.listed().archives(epoch), default=Generation(epoch, 0))
+
+    def commit(self, header: Header, draft: ManifestDraft, begun_after: Generation) -> Summary:
         """Make an archive exist, now that its layers are stored and verified; read it back.
 
         The header's sequence is the lowest that it may get. It gets the next one that is free in its epoch, unless the
-        newest archive there is this one already: an answer was lost, and the archive was made once more.
+        newest archive there is this one already: an answer was lost, and the archive was made once more. Nor does it
+        get one above an archive that its own pod stored since `begun_after` was the newest: a keeper makes one at a
+        time, so one of the two was given up, and an older state must never be the newest.
         """
         epoch, number = header.generation.epoch, header.generation.sequence
         for _ in range(_TRIES):
@@ -108,6 +118,8 @@ class Catalogue:
                 found = self._readable(newest[0], listed)
                 if found is not None and _is_same(found.header, header):
                     return found
+                if found is not None and newest[0] > begun_after:
+                    _refuse_overtaken(found.header, header)
                 number = max(number, newest[0].sequence + 1)
             if number > HIGHEST_NUMBER:
                 raise StaleGenerationError(
@@ -247,6 +259,14 @@ class Catalogue:
             kind=kind,
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             **{"final": False, "layers": (), "files": 0, "content_bytes": 0, **fields},
+        )
+
+
+def _refuse_overtaken(found: Header, ours: Header) -> None:
+    if found.pod_uid == ours.pod_uid:
+        raise OvertakenError(
+            f"archive {found.generation} of slot {ours.slot} was stored by the same pod while this one was made, "
+            "which is not stored above it; a keeper that still wants it makes it anew"
         )
 
 

@@ -164,3 +164,23 @@ async def test_a_stored_archive_names_the_layer_that_it_names(mover: MoverProces
         stored = await archive(mover, pod, f"state {number}".encode())
         digest = hashlib.sha256(f"state {number}".encode()).hexdigest()
         assert s3.get(stored["key"]).count(digest.encode()) == 1
+
+
+@pytest.mark.parametrize("final", [True, False], ids=["a final archive", "a newer checkpoint"])
+async def test_an_archive_that_was_given_up_is_never_stored_above_the_one_that_came_after_it(
+    both: tuple[MoverProcess, MoverProcess], s3: S3Server, pod: Pod, *, final: bool
+) -> None:
+    """A keeper leaves, gives its checkpoint up and stores the rest through another mover; the first one is slow."""
+    grant, piece = both[0].installation.grant("archive", pod.uid, pod.slot, final=False), b"before" * 40_000
+    async with both[0].keeper("archive", pod.token, grant) as slow:
+        await slow.send_part([piece] * 128)
+        await slow.send_part([lines(RECORDS)])
+        await eventually(lambda: len(s3.uploads()) > 0)
+        assert (await archive(both[1], pod, b"the state after", final=final))["sequence"] == 1
+        await slow.say(done(piece * 128, RECORDS))
+        answer = await slow.hear()
+    assert (answer["type"], answer["code"], answer["retryable"]) == ("failed", "manifest_producer_failed", True)
+    assert manifests(s3, pod) == ["0000000001-0000000001"]
+    assert await restored(both[1], pod, 1, 1) == b"the state after"
+    await eventually(lambda: len(layers(s3, pod)) == 1)
+    assert (await archive(both[0], pod, b"made anew", final=final))["sequence"] == 2

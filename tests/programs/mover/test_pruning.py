@@ -47,7 +47,7 @@ class Slot:
         for generation in self.generations():
             self._s3.make_older(self.place.manifest_key(generation), 1000)
         with closing(ManifestDraft()) as draft:
-            return self.catalogue.commit(header, draft).header
+            return self.catalogue.commit(header, draft, self.catalogue.newest(epoch)).header
 
     def generations(self) -> list[Generation]:
         listed = (self.place.generation_of(key) for key in self._s3.list_keys(self.place.folder))
