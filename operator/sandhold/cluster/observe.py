@@ -198,12 +198,18 @@ class Observer:
         return {uid: known[uid] for uid in uids if uid in known}
 
     def _snapshots(self, session: SandboxSession, slot: str) -> Observed[tuple[KubeObject, ...]]:
-        """Those of this slot: another AgentSandbox may have had a session of this name, in another slot."""
+        """Those of this slot, and whatever has the name of this epoch's entry.
+
+        Another AgentSandbox may have had a session of this name, in another slot.
+        """
         metadata = session.metadata
         found = self._listed(SNAPSHOT, "session", f"{metadata.namespace}/{metadata.name}")
         if not isinstance(found, Present):
             return found
-        return Present(tuple(each for each in found.value if f"-{slot[:10]}-" in each["metadata"]["name"]))
+        ours = tuple(each for each in found.value if f"-{slot[:10]}-" in each["metadata"]["name"])
+        epoch = session.status.slot.epoch if session.status.slot is not None else 0
+        named = self._cache.get(SNAPSHOT, metadata.namespace, names.snapshot_name(metadata.name, slot, epoch))
+        return Present(ours if named is None or named in ours else (*ours, named))
 
     async def _history(
         self, sandbox: Observed[AgentSandbox], backends: Backends, question: "_Question | None"

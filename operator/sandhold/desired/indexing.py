@@ -27,18 +27,28 @@ def index_writes(situation: Situation) -> tuple[Create | WriteStatus, ...]:
 
 
 def index_trouble(situation: Situation) -> Trouble | None:
-    """Whether somebody else's object has the name of this epoch's entry."""
+    """Whether somebody else's object has the name of this epoch's entry, or the entry is ahead of the store."""
     manifest = situation.epoch_archive
     found = _entry_of(situation, manifest) if manifest is not None else None
-    if found is None:
+    if manifest is None or found is None:
         return None
     metadata = ownership.metadata_of(found)
     labels = metadata.get("labels") or {}
     ours = {names.LABEL_INSTALLATION: situation.world.installation.id, names.LABEL_SLOT: situation.slot}
     if ours.items() <= labels.items():
-        return None
+        return _ahead(situation.indexed.get(situation.epoch), manifest)
     message = f"SandboxSnapshot {metadata.get('name')} exists, and this operator did not make it: remove or rename it."
     return Trouble("ForeignObject", message)
+
+
+def _ahead(entry: Entry | None, manifest: Manifest) -> Trouble | None:
+    if entry is None or entry.sequence <= manifest.sequence:
+        return None
+    message = (
+        f"SandboxSnapshot {entry.name} names archive {entry.epoch}-{entry.sequence}, and the newest one of its epoch "
+        f"in the store is {manifest.epoch}-{manifest.sequence}: bring that archive back, or delete the SandboxSnapshot."
+    )
+    return Trouble("ManifestMissing", message)
 
 
 def is_indexed(situation: Situation) -> bool:

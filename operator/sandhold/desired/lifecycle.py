@@ -22,6 +22,8 @@ from sandhold.reasons import POD_READY, SNAPSHOTTED
 REST = frozenset({"Suspended", "Finished", "Failed"})
 MOST_RESTARTS = 5
 EXIT_SECONDS = 1.5
+LEFT_SECONDS = 60
+"""A keeper that left so long ago, in a pod that nobody deletes, was only made to start again in its place."""
 STABLE_SECONDS = 600
 """A pod that was Ready for so long is no failure in a row."""
 
@@ -72,15 +74,17 @@ def is_expired(situation: Situation) -> bool:
 def agent_ended(situation: Situation) -> bool:
     """Whether the agent ended by itself, in a pod that nobody is deleting.
 
-    A deleted pod's agent ends too, and its keeper may be heard before the pod's watch: so a moment is waited, and a
-    keeper that archives for good without having been told to is one that leaves.
+    A deleted pod's agent ends too, and its keeper may be heard before the pod's watch: so a moment is waited, and
+    longer for a keeper that has archived for good without having been told to, which is one that leaves.
     """
     report, pod = situation.report, situation.pod
     is_current = bool(report.opened) and report.opened == report.challenge
-    if not is_current or report.agent_state != "Ended" or report.archive_is_final:
+    leaves = report.archive_is_final
+    if not is_current or report.agent_state != "Ended" or (leaves and report.archive_state == "Running"):
         return False
     reported = situation.keeper.reported_at if situation.keeper is not None else None
-    has_lasted = reported is None or situation.seconds_since(reported) >= EXIT_SECONDS
+    lasts = LEFT_SECONDS if leaves else EXIT_SECONDS
+    has_lasted = not leaves if reported is None else situation.seconds_since(reported) >= lasts
     return has_lasted and pod is not None and pod.deletion is None
 
 

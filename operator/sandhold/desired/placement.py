@@ -12,6 +12,8 @@ from sandhold.desired.seen import SeenPod
 from sandhold.desired.situation import OVERDUE_SECONDS, Situation
 from sandhold.desired.world import Node, Present, Taint
 
+UNHEARD_SECONDS = 15
+"""A keeper whose mover went, or whom a new operator has not been told of, is heard of again within this."""
 _KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})
 _CORDON = Taint(names.TAINT_CORDONED, "", "NoSchedule")
 
@@ -19,13 +21,14 @@ _CORDON = Taint(names.TAINT_CORDONED, "", "NoSchedule")
 def is_gone(situation: Situation, pod: SeenPod) -> bool:
     """Whether no process of a pod can write any more, or its epoch has to fence it off because nobody will tell.
 
-    A deleted pod on a node that is not heard of keeps its grace for nothing, unless its keeper still speaks.
+    A deleted pod on a node that is not heard of keeps its grace for nothing, unless its keeper still speaks: a node
+    whose kubelet alone is dead runs an agent whose work can be archived.
     """
     if pod.is_dead or pod.overdue_for(situation.now) > OVERDUE_SECONDS:
         return True
     keeper = situation.world.keepers.get(pod.uid)
     is_silent = keeper is None or not keeper.connected
-    return pod.deletion is not None and is_silent and _is_unheard_of(situation, pod)
+    return pod.deleted_for(situation.now) >= UNHEARD_SECONDS and is_silent and _is_unheard_of(situation, pod)
 
 
 def must_leave(situation: Situation) -> bool:

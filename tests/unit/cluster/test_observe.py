@@ -267,6 +267,23 @@ async def test_a_store_that_is_not_configured_is_trouble_not_emptiness(bench: Be
     assert "elsewhere" in history.message
 
 
+async def test_whatever_has_the_name_of_this_epochs_entry_is_seen(bench: Bench) -> None:
+    """A create would meet it in every pass and say nothing: whoever owns it must be told."""
+    bench.list_all()
+    key = slot_of((await bench.session()).session, bench.facts.current().id)
+    taken = names.snapshot_name("quill", key, 3)
+    for name in (taken, names.snapshot_name("quill", key, 2)):
+        bench.add("SandboxSnapshot", name, spec={"sessionRef": {"name": "somebody-elses"}})
+    bench.cluster.objects.change(
+        Reference(names.API_VERSION, "SandboxSession", NAMESPACE, "quill"),
+        lambda it: it.update(status={"phase": "Ready", "slot": {"key": key, "epoch": 3}}),
+    )
+    bench.list_all()
+    snapshots = (await bench.session()).snapshots
+    assert isinstance(snapshots, Present)
+    assert [each["metadata"]["name"] for each in snapshots.value] == [taken]
+
+
 async def test_only_snapshots_of_this_slot_count(bench: Bench) -> None:
     bench.list_all()
     slot = slot_of((await bench.session()).session, "demo")

@@ -275,8 +275,27 @@ def test_an_agent_that_ends_with_its_deleted_pod_did_not_exit_by_itself() -> Non
         return plan.status["phase"] if plan.status is not None else None
 
     assert phase(ago=0.5) is None, "the watch may not have told of the deletion yet"
-    assert phase(ago=60, archive_state="Stored", archive_is_final=True) is None, "nobody ordered that archive"
+    assert phase(ago=50, archive_state="Stored", archive_is_final=True) is None, "nobody ordered that archive"
+    assert phase(ago=600, archive_state="Running", archive_is_final=True) is None, "it is made now"
     assert phase(ago=60) == "Stopping"
+
+
+@pytest.mark.parametrize("state", ["Stored", "Failed"])
+def test_a_keeper_that_left_in_a_pod_that_nobody_deletes_stops_its_session(state: str) -> None:
+    """Its container alone was made to start again (another image, a newer kubelet): nobody opens that gate anew."""
+    left = worlds.a_keeper("Ended", ago=61, agent_exit_code=143, archive_state=state, archive_is_final=True)
+    plan = plan_of(keepers=left, history=worlds.a_history(worlds.an_archive()))
+    assert plan.status is not None
+    assert (plan.status["phase"], plan.status["stopReason"]) == ("Stopping", "AgentExited")
+
+
+def test_a_stop_whose_entry_is_ahead_of_the_store_says_what_it_waits_for() -> None:
+    stopping = worlds.a_session({"operatingMode": "Suspended"}, worlds.a_status("Stopping"))
+    entry = worlds.a_snapshot(worlds.an_archive(1, 7, final=False))
+    world = {"history": worlds.a_history(worlds.an_archive(1, 3)), "keepers": worlds.a_keeper("Stored")}
+    plan = plan_of(session=stopping, snapshots=[entry], **world)
+    assert plan.writes == ()
+    assert told(plan, "Snapshotted") == ("False", "ManifestMissing")
 
 
 # Archives that are turned off.

@@ -182,9 +182,10 @@ def test_a_pod_that_was_drained_is_not_replaced_where_nothing_takes_it() -> None
 @pytest.mark.parametrize(
     ("state", "connected", "terminating_for", "gone"),
     [
-        ("lost", False, 1, True),
-        ("lost", True, 1, False),
-        ("ready", False, 1, False),
+        ("lost", False, 16, True),
+        ("lost", False, 14, False),
+        ("lost", True, 16, False),
+        ("ready", False, 16, False),
         ("lost", False, None, False),
         ("ready", False, 1000, True),
     ],
@@ -200,14 +201,14 @@ def test_a_deleted_pod_on_a_node_that_is_not_heard_of_is_not_waited_for(
 
 
 def test_a_node_that_does_not_exist_any_more_is_not_heard_of() -> None:
-    situation = situation_of(worlds.some_nodes(node_2="ready"), pods=[worlds.a_pod(terminating_for=1)], keepers={})
+    situation = situation_of(worlds.some_nodes(node_2="ready"), pods=[worlds.a_pod(terminating_for=16)], keepers={})
     assert situation.pod is not None
     assert placement.is_gone(situation, situation.pod)
 
 
 def test_the_pod_of_a_lost_node_is_fenced_off_by_a_new_epoch_beside_it() -> None:
     checkpoint = worlds.an_archive(1, 2, final=False)
-    stuck = worlds.a_pod(1, terminating_for=2)
+    stuck = worlds.a_pod(1, terminating_for=16)
     lost = worlds.some_nodes(node_1="lost", node_2="ready")
     keepers = worlds.a_keeper("Open", connected=False)
     first = plan_of(lost, pods=[stuck], keepers=keepers, history=worlds.a_history(checkpoint))
