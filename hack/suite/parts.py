@@ -39,9 +39,15 @@ def _python(*words: str) -> tuple[str, ...]:
     return (sys.executable, *words)
 
 
-def _pytest(name: str, *folders: str, seconds: float, needs: tuple[str, ...] = ()) -> Part:
+def _pytest(name: str, *words: str, seconds: float, needs: tuple[str, ...] = ()) -> Part:
     report = f"--junit-xml={RESULTS / f'{name}.xml'}"
-    return Part(name, _python("-m", "pytest", report, *folders), Counts.PYTEST, seconds, needs=needs)
+    return Part(name, _python("-m", "pytest", report, *words), Counts.PYTEST, seconds, needs=needs)
+
+
+_EACH_CPU = ("--numprocesses=2",)
+"""For what computes; the machine that this is for has two."""
+_FILES_BESIDE = ("--numprocesses=3", "--dist=loadfile")
+"""For what waits most of the time for a kubelet."""
 
 
 def _script(path: str, *words: str) -> tuple[str, ...]:
@@ -64,11 +70,9 @@ LINT = (
 VERIFY = (Part("verify", _python("hack/verify/all")),)
 
 UNIT = (
-    _pytest(
-        "unit", "tests/unit", "tests/golden", "tests/property", "tests/docs", seconds=600,
-    ),
-    _pytest("faults", "tests/faults", seconds=900),
-)  # fmt: skip
+    _pytest("unit", *_EACH_CPU, "tests/unit", "tests/golden", "tests/property", "tests/docs", seconds=600),
+    _pytest("faults", *_EACH_CPU, "tests/faults", seconds=900),
+)
 
 GO = (Part("go-race", ("go", "test", "-race", "-json", "./..."), Counts.GO, seconds=900, folder=GO_SOURCE),)
 
@@ -84,7 +88,8 @@ CLUSTER = (
     _pytest("cluster", "tests/cluster", seconds=1200, needs=(_BUILT,)),
     Part(_UP, _script("hack/cluster", "up"), Counts.STEP, seconds=300, needs=(_BUILT,)),
     Part(_INSTALLED, _script("hack/install", "--for-tests"), Counts.STEP, seconds=1200, needs=(_UP,)),
-    _pytest("e2e", "tests/e2e", seconds=900, needs=(_INSTALLED,)),
+    _pytest("e2e", *_FILES_BESIDE, "-m", "not alone", "tests/e2e", seconds=900, needs=(_INSTALLED,)),
+    _pytest("e2e-alone", "-m", "alone", "tests/e2e", seconds=900, needs=(_INSTALLED,)),
 )
 
 DOWN = Part("cluster-down", _script("hack/cluster", "down"), Counts.STEP, seconds=120)

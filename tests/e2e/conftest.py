@@ -24,22 +24,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(testrun_uid: str) -> Iterator[Cluster]:
     if not places.kubeconfig().exists():
         pytest.fail("the cluster is not up: run `hack/cluster up` and `hack/install --for-tests`")
     client = Cluster()
-    _put_right(client)
+    _put_right(client, testrun_uid)
     yield client
     client.close()
 
 
-def _put_right(client: Cluster) -> None:
-    """What an earlier run that was cut off may have left away, or left behind."""
+def _put_right(client: Cluster, run: str) -> None:
+    """What an earlier run that was cut off may have left away, or left behind; each process of this run may do it."""
     daemon("start", "s3")
     daemon("start", "kubelet")
     for deployment in ("sandhold-operator", "sandhold-mover"):
         client.scale(SYSTEM, deployment, 1)
-    for left in client.list("Namespace", "", f"{LABEL}=true"):
+    for left in client.list("Namespace", "", f"{LABEL},{LABEL}!={run}"):
         if "deletionTimestamp" not in left["metadata"]:
             clear(Field(client, left["metadata"]["name"]))
 
@@ -71,9 +71,9 @@ def _state(field: Field) -> str:
 
 
 @pytest.fixture
-def field(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Field]:
+def field(cluster: Cluster, request: pytest.FixtureRequest, testrun_uid: str) -> Iterator[Field]:
     """A namespace for one test, with a name of its own in every run: archives of earlier runs stay in the store."""
-    made = field_of(cluster, request.node.name)
+    made = field_of(cluster, request.node.name, testrun_uid)
     yield made
     stuck = clear(made)
     assert not stuck, f"sessions that did not go when they were deleted: {stuck}"

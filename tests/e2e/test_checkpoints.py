@@ -14,6 +14,8 @@ from testkit.cluster_client import START_SECONDS, Field, Session, folder_of, man
 from testkit.fault_matrix import FaultMatrix
 from testkit.pod_on_node import PodOnNode
 
+pytestmark = pytest.mark.alone
+
 TIERS = ("runc", "gvisor")
 INTERVAL_SECONDS = 10
 QUIET_SECONDS = 30

@@ -163,6 +163,7 @@ def test_a_life_by_the_command_line(field: Field) -> None:
     assert session.is_gone()
 
 
+@pytest.mark.alone
 def test_the_operator_says_what_it_would_do(field: Field) -> None:
     """At rest nothing; while a stop waits for the store, what it waits for and what comes next. No secret shows."""
     secret = "s3cr3t-" + field.namespace

@@ -13,6 +13,8 @@ from testbed import places
 from testkit.cluster_client import START_SECONDS, Field, Session, folder_of, manifest, scaled_to_zero
 from testkit.fault_matrix import Fault, FaultMatrix
 
+pytestmark = pytest.mark.alone
+
 TIERS = ("runc", "gvisor")
 WORK = """
 import os

@@ -10,6 +10,8 @@ from testbed import places
 from testbed.failure import TestbedError
 from testkit.cluster_client import Field, Session, daemon, scaled_to_zero
 
+pytestmark = pytest.mark.alone
+
 FIRST = ["sh", "-c", "echo $$ > first; exec sleep infinity"]
 
 

@@ -19,6 +19,8 @@ from testbed import places
 from testbed.commands import run
 from testkit.cluster_client import REPOSITORY, SYSTEM, Field, Session
 
+pytestmark = pytest.mark.alone
+
 CHART = REPOSITORY / "charts" / "sandhold"
 REGISTRY = "registry.example.org/"
 

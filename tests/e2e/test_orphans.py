@@ -18,6 +18,8 @@ from installation.deploying import INSTALLATION
 from sandhold import names
 from testkit.cluster_client import SYSTEM, Field, Session, folder_of
 
+pytestmark = pytest.mark.alone
+
 SWEEPS_SECONDS = 90
 SPARED: dict[str, tuple[str, dict[str, str]]] = {
     "webui by our mark": (INSTALLATION, {names.LABEL_KIND: names.KIND_WEBUI}),

@@ -1,8 +1,12 @@
 """What is not ours is reported and never touched, even under our own name; what is ours holds without an operator."""
 
+import pytest
+
 from installation.client import Cluster
 from sandhold import names
 from testkit.cluster_client import IMAGE, Field, scaled_to_zero
+
+pytestmark = pytest.mark.alone
 
 
 def _foreign_pod(namespace: str, name: str) -> dict[str, object]:

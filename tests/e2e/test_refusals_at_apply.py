@@ -29,7 +29,7 @@ WRONG = sorted((HERE / "wrong").glob("*.yaml"))
 RIGHT = sorted((HERE / "right").glob("*.yaml"))
 BY_NAME = {kind.__name__: kind for kind in KINDS}
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")

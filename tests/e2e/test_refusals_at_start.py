@@ -15,9 +15,9 @@ from testkit.cluster_fields import clear, field_of
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[Field]:
+def shared(cluster: Cluster, testrun_uid: str) -> Iterator[Field]:
     """One namespace for all."""
-    made = field_of(cluster, "refusals-at-start")
+    made = field_of(cluster, "refusals-at-start", testrun_uid)
     yield made
     assert not clear(made)
     if bucket_is_there():

@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from installation.client import Cluster
 from testbed import places
 from testkit.cluster_client import SYSTEM, Field
+
+pytestmark = pytest.mark.alone
 
 _OURS = f"system:serviceaccount:{SYSTEM}:sandhold-"
 # What everybody is refused in a namespace that is being deleted is no missing right.

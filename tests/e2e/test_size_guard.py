@@ -11,6 +11,8 @@ from testkit.cluster_client import STOP_SECONDS, Field, Session, manifest, scale
 from testkit.fault_matrix import Fault, FaultMatrix
 from testkit.pod_on_node import PodOnNode
 
+pytestmark = pytest.mark.alone
+
 TIERS = ("runc", "gvisor")
 SIZE_MIB = 64
 HIGH_MIB = SIZE_MIB * 85 // 100

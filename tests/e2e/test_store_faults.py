@@ -1,9 +1,13 @@
 """The object store goes away, at a stop and at a start, and comes back: nothing is lost, nobody has to do anything."""
 
+import pytest
+
 from installation import bucket
 from installation.client import until
 from sandhold import names
 from testkit.cluster_client import STOP_SECONDS, Field, store_away
+
+pytestmark = pytest.mark.alone
 
 
 def test_a_stop_waits_for_the_store_and_then_ends_by_itself(field: Field) -> None:

@@ -9,14 +9,15 @@ from testbed.failure import TestbedError
 from testkit.cluster_client import Field
 
 LABEL = "sandhold-e2e"
+"""Its value is the run of the tests that made the namespace: the processes of one run leave each other's alone."""
 _CLEAN_SECONDS = 60
 
 
-def field_of(cluster: Cluster, name: str) -> Field:
-    """Make a namespace."""
+def field_of(cluster: Cluster, name: str, run: str) -> Field:
+    """Make a namespace for a test of a run."""
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("test_"))[:40].strip("-")
     made = Field(cluster, f"e2e-{readable}-{secrets.token_hex(3)}")
-    metadata = {"name": made.namespace, "labels": {LABEL: "true"}}
+    metadata = {"name": made.namespace, "labels": {LABEL: run}}
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     return made
 

@@ -101,11 +101,17 @@ def test_parts_need_only_what_runs_before_them() -> None:
         seen.add(part.name)
 
 
-def test_every_folder_of_tests_is_run_by_exactly_one_part() -> None:
+def test_every_test_is_run_by_exactly_one_part() -> None:
     folders = {f"tests/{p.name}" for p in (REPOSITORY / "tests").iterdir() if list(p.rglob("test_*.py"))}
-    named = [word for part in parts.everything() for word in part.argv if word.startswith("tests/")]
+    named = [(word, marks_of(part)) for part in parts.everything() for word in part.argv if word.startswith("tests/")]
     assert len(named) == len(set(named))
-    assert folders <= set(named)
+    for folder in folders:
+        # All of it at once, or two halves that are each other's complement.
+        assert sorted(marks for name, marks in named if name == folder) in ([""], ["alone", "not alone"]), folder
+
+
+def marks_of(part: Part) -> str:
+    return part.argv[part.argv.index("-m", 2) + 1] if "-m" in part.argv[2:] else ""
 
 
 @pytest.mark.parametrize(("was_up", "left_up", "downs"), [(False, True, 1), (True, True, 0), (False, False, 0)])
