@@ -7,6 +7,8 @@ import time
 from datetime import datetime
 from functools import partial
 
+import pytest
+
 from bench import audit
 from installation import bucket
 from installation.client import Cluster, Object, until

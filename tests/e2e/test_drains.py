@@ -7,6 +7,8 @@ import time
 from functools import partial
 from typing import Any
 
+import pytest
+
 from installation.client import Cluster, Object, until
 from sandhold import names
 from testbed import places

@@ -6,6 +6,8 @@ Two sessions on each tier at once: half a minute lies between two checkpoints of
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import pytest
+
 from installation.client import Cluster, Object, until
 from testkit.cluster_client import STOP_SECONDS, Field, Session, manifest, scaled_to_zero
 from testkit.fault_matrix import Fault, FaultMatrix
