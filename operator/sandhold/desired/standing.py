@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sandhold.desired import archiving, orders, size_guard
-from sandhold.desired.plan import Order, Plan
+from sandhold.desired.plan import Delete, Order, Plan
 from sandhold.desired.seen import SeenPod
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Kept
@@ -29,10 +29,12 @@ def with_standing_orders(situation: Situation, pod: SeenPod, plan: Plan) -> Plan
     becomes_ready = situation.status.phase != "Ready" and plan.status is not None and plan.status["phase"] == "Ready"
     if ends or becomes_ready or not _may_hold(situation, pod):
         return plan
-    lacking = (*_grants(situation, pod), *_guard(situation, pod))
+    grants = tuple(_grants(situation, pod))
     renewal = _renewal(situation)
     wake = min((each for each in (plan.wake_after, renewal) if each is not None), default=None)
-    return replace(plan, calls=(*plan.calls, *lacking), wake_after=wake)
+    # An entry waits until they are held: one that cannot be written (a quota, a policy) would keep them from that.
+    writes = plan.writes if not grants else tuple(each for each in plan.writes if isinstance(each, Delete))
+    return replace(plan, writes=writes, calls=(*plan.calls, *grants, *_guard(situation, pod)), wake_after=wake)
 
 
 def _may_hold(situation: Situation, pod: SeenPod) -> bool:

@@ -170,8 +170,10 @@ def _rescue(situation: Situation, pod: SeenPod) -> Plan:
         return _deleted_while_shut(situation, pod)
     going = Trouble("PodTerminating", "Somebody deleted the pod; another one follows when it is gone.")
     new = status.interrupted(situation, going)
-    writes = checkpoints.entry_writes(situation)
-    return Plan(writes=writes, calls=_last_calls(situation, pod), status=new, wake_after=WAIT_SECONDS)
+    calls = _last_calls(situation, pod)
+    # The entry waits: one that cannot be written (a quota, a policy) would keep the orders from being given.
+    writes = checkpoints.entry_writes(situation) if not calls else ()
+    return Plan(writes=writes, calls=calls, status=new, wake_after=WAIT_SECONDS)
 
 
 def _last_calls(situation: Situation, pod: SeenPod) -> tuple[Order, ...]:

@@ -259,6 +259,14 @@ def test_where_no_kubelet_ends_the_agent_the_operator_does_it() -> None:
     assert verbs(26, archive_state="Running", archive_is_final=True) == []
 
 
+def test_an_entry_that_cannot_be_written_keeps_no_order_from_a_keeper_whose_pod_goes() -> None:
+    keeper = worlds.a_keeper("Ended", kept=None)
+    world = {"history": worlds.a_history(checkpoint()), "keepers": keeper}
+    plan = plan_of(pods=[worlds.a_pod(terminating_for=4)], **world)
+    assert [call.verb for call in plan.calls if isinstance(call, Order)] == ["archive"]
+    assert plan.writes == ()
+
+
 def test_what_it_stored_by_itself_gets_its_entry_while_the_pod_goes() -> None:
     world = {"pods": [worlds.a_pod(terminating_for=4)], "keepers": worlds.a_keeper("Stored")}
     plan = plan_of(history=worlds.a_history(worlds.an_archive()), **world)

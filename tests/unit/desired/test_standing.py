@@ -45,6 +45,14 @@ def test_a_keeper_that_holds_nothing_gets_both_grants_and_the_sizes() -> None:
     assert plan.writes == ()
 
 
+def test_an_entry_that_cannot_be_written_keeps_no_grant_from_a_keeper() -> None:
+    """A quota or a policy may refuse it for days, and a write that fails ends the pass."""
+    world = {"history": worlds.a_history(worlds.an_archive(1, 1, final=False))}
+    lacking = plan_of(keeper={"kept": None}, **world)
+    assert (lacking.writes, told(lacking)) == ((), [("keep", False), ("keep", True)])
+    assert len(plan_of(**world).writes) == 2
+
+
 def test_the_grants_are_what_a_mover_accepts_for_a_day() -> None:
     plan = plan_of(keeper={"kept": None})
     for call in plan.calls:
