@@ -110,10 +110,17 @@ def size(count: int | None) -> str:
 
 def _document(form: Output, document: Any) -> str:
     if form is Output.JSON:
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        return _escaped(json.dumps(document, indent=2, ensure_ascii=False))
     import yaml  # noqa: PLC0415 - only where it is wanted
 
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip("\n")
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip("\n")
+    is_harmless = text.replace("\n", "").isprintable()
+    return text if is_harmless else yaml.safe_dump(document, sort_keys=False).rstrip("\n")
+
+
+def _escaped(document: str) -> str:
+    """JSON with every mark escaped that a terminal might act upon: such marks stand in texts alone."""
+    return "".join(mark if mark.isprintable() or mark == "\n" else json.dumps(mark)[1:-1] for mark in document)
 
 
 def _cell(value: object) -> str:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from sandhold.cli import printing
@@ -54,6 +55,18 @@ def test_nothing_is_said_beside_the_output_of_programs(capsys: pytest.CaptureFix
 def test_a_hostile_cell_stays_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     listed(Output.TABLE, [Row(name="x", phase="a\nb\x1b[2J")])
     assert capsys.readouterr().out.splitlines()[1:] == ["x      a b [2J"]
+
+
+@pytest.mark.parametrize("form", [Output.JSON, Output.YAML])
+@pytest.mark.parametrize("mark", ["\x1b", "\x9b", "\x7f", "\u202e", "\u2028", "\r"])
+def test_programs_get_every_mark_and_terminals_none_that_steers_them(
+    form: Output, mark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Row(name="x", phase=f"a{mark}2Jé")]
+    listed(form, rows)
+    out = capsys.readouterr().out
+    assert all(each.isprintable() or each == "\n" for each in out)
+    assert yaml.safe_load(out) == {"items": [row.model_dump() for row in rows]}
 
 
 def test_colours_are_for_a_terminal_whose_owner_did_not_decline(monkeypatch: pytest.MonkeyPatch) -> None:
