@@ -59,6 +59,7 @@ HAPPENINGS: Mapping[str, Callable[[Simulation], None]] = {
 LOSSES: Mapping[str, Callable[[Simulation], None]] = {
     "pod lost": Simulation.lose_pod,
     "pod evicted": Simulation.evict,
+    "keeper leaves in its place": Simulation.leave_in_place,
     "somebody deletes the pod": Simulation.delete_pod,
     "node lost": Simulation.lose_node,
     "node back": Simulation.find_node,

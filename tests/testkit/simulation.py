@@ -237,6 +237,16 @@ class Simulation:
             is_whole = keeper.report.workspace_state == "Ready"
             keeper.says(self.now, evidence=None, workspace_state="Ready" if is_whole else "Empty")
 
+    def leave_in_place(self) -> None:
+        """The kubelet ends the keeper's container and starts it again, in a pod that nobody deletes."""
+        for keeper in self.keepers.values():
+            if keeper.report.opened and keeper.report.agent_state == "Running":
+                keeper.ends_at = self.now
+                keeper.says(self.now, agent_state="Ended", agent_exit_code=143)
+                kept = keeper.report.kept
+                if kept is not None and kept.final > self.now.timestamp():
+                    self._archive(keeper, final=True)
+
     def restart_init(self) -> None:
         """The agent container starts again."""
         for keeper in self.keepers.values():

@@ -74,18 +74,32 @@ def is_expired(situation: Situation) -> bool:
 def agent_ended(situation: Situation) -> bool:
     """Whether the agent ended by itself, in a pod that nobody is deleting.
 
-    A deleted pod's agent ends too, and its keeper may be heard before the pod's watch: so a moment is waited, and
-    longer for a keeper that has archived for good without having been told to, which is one that leaves.
+    A deleted pod's agent ends too, and its keeper may be heard before the pod's watch: so a moment is waited.
     """
     report, pod = situation.report, situation.pod
-    is_current = bool(report.opened) and report.opened == report.challenge
-    leaves = report.archive_is_final
-    if not is_current or report.agent_state != "Ended" or (leaves and report.archive_state == "Running"):
+    if pod is None or pod.deletion is not None or not report.opened:
+        return False
+    if has_left(situation):
+        return _lasts(situation, LEFT_SECONDS)
+    return report.opened == report.challenge and report.agent_state == "Ended" and _lasts(situation, EXIT_SECONDS)
+
+
+def has_left(situation: Situation) -> bool:
+    """Whether the keeper of a running session leaves: it ends every agent from then on, and opens no gate.
+
+    Nobody told it to archive for good, or an init that never got its word has ended. It does so when its pod goes;
+    where nobody deletes the pod, its container alone was made to start again.
+    """
+    report = situation.report
+    return report.archive_is_final or (report.agent_state == "Ended" and report.challenge != report.opened)
+
+
+def _lasts(situation: Situation, seconds: float) -> bool:
+    """Whether the keeper has said nothing else for so long, and archives nothing at the moment."""
+    if situation.report.archive_is_final and situation.report.archive_state == "Running":
         return False
     reported = situation.keeper.reported_at if situation.keeper is not None else None
-    lasts = LEFT_SECONDS if leaves else EXIT_SECONDS
-    has_lasted = not leaves if reported is None else situation.seconds_since(reported) >= lasts
-    return has_lasted and pod is not None and pod.deletion is None
+    return reported is None or situation.seconds_since(reported) >= seconds
 
 
 def time_limit(situation: Situation) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sandhold.api.session import StopReason
-from sandhold.desired import conditions, orders, size_guard, status
+from sandhold.desired import conditions, lifecycle, orders, size_guard, status
 from sandhold.desired.patience import WAIT_SECONDS
 from sandhold.desired.plan import Event, Order, Plan
 from sandhold.desired.seen import Trouble
@@ -51,6 +51,12 @@ def stop_cause(situation: Situation, reason: StopReason, refusal: Refusal | None
 
 
 def _agent_exit(situation: Situation) -> Trouble:
+    if lifecycle.has_left(situation):
+        return Trouble(
+            "AgentFailed",
+            "The agent was ended because the pod's keeper was made to start again in its place (another image, a newer "
+            "kubelet). Set a new value of the annotation sandhold.dev/retry on the session to start it again.",
+        )
     code = situation.report.agent_exit_code
     if code == 0:
         return Trouble("Finished", "The agent ended by itself with exit code 0.")

@@ -289,12 +289,25 @@ def test_an_agent_that_ends_with_its_deleted_pod_did_not_exit_by_itself() -> Non
 
 
 @pytest.mark.parametrize("state", ["Stored", "Failed"])
-def test_a_keeper_that_left_in_a_pod_that_nobody_deletes_stops_its_session(state: str) -> None:
-    """Its container alone was made to start again (another image, a newer kubelet): nobody opens that gate anew."""
-    left = worlds.a_keeper("Ended", ago=61, agent_exit_code=143, archive_state=state, archive_is_final=True)
+@pytest.mark.parametrize(
+    "report", [{}, {"challenge": "0" * 32}, {"agent_state": "Running"}, {"agent_state": "Unknown"}]
+)
+def test_a_keeper_that_left_in_a_pod_that_nobody_deletes_stops_its_session(state: str, report: dict[str, str]) -> None:
+    """Its container was made to start again (another image, a newer kubelet): it opens no more."""
+    left = worlds.a_keeper("Ended", ago=61, archive_state=state, archive_is_final=True, **report)
     plan = plan_of(keepers=left, history=worlds.a_history(worlds.an_archive()))
     assert plan.status is not None
     assert (plan.status["phase"], plan.status["stopReason"]) == ("Stopping", "AgentExited")
+    assert told(plan, "Ready") == ("False", "AgentFailed"), "whatever the exit code of an init without an agent"
+
+
+def test_a_keeper_that_left_without_a_grant_stops_its_session_too() -> None:
+    """It ends every init that comes, and none of them ever gets a word."""
+    left = worlds.a_keeper("Ended", ago=61, challenge="0" * 32, kept=None)
+    plan = plan_of(keepers=left)
+    assert plan.status is not None
+    assert (plan.status["phase"], plan.status["stopReason"]) == ("Stopping", "AgentExited")
+    assert told(plan, "Ready") == ("False", "AgentFailed")
 
 
 def test_a_stop_whose_entry_is_ahead_of_the_store_says_what_it_waits_for() -> None:
