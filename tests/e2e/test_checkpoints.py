@@ -63,7 +63,7 @@ def wait_settled(session: Session, changed: float) -> Object:
 
     def settled() -> Object | None:
         newest: Object = session.status()["snapshot"]
-        is_over = newest["sequence"] > point["sequence"] or time.time() > made + INTERVAL_SECONDS + 3
+        is_over = newest["sequence"] > point["sequence"] or time.time() > made + 3 * INTERVAL_SECONDS / 2
         return newest if is_over or made - changed > SETTLED_SECONDS else None
 
     return until(f"{session.name} is settled", settled, seconds=2 * INTERVAL_SECONDS)
