@@ -7,9 +7,12 @@ caller and must be keyed: a plain one of a short secret could be looked up.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sandhold import names
+
 Digest = Callable[[str], str]
-_WHOLE = frozenset({"grant", "data", "content", "entriesDigest"})
-"""What is masked wherever it stands: grants, and entries in the forms in which they travel."""
+_WHOLE = frozenset({"grant", "data", "content", "entriesDigest", names.ANNOTATION_INTENT})
+"""What is masked wherever it stands: grants, entries in the forms in which they travel, and digests without a key of
+what holds secrets: whoever sees the rest of a pod could try a short one out."""
 _COMMANDS = frozenset({"argv", "args"})
 """Words of a command line, of which the first one names the program."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from sandhold import names
 from sandhold.desired import orders
 from sandhold.desired.masking import masked
 from sandhold.desired.plan import Plan, to_parts
@@ -49,6 +50,11 @@ def test_every_place_where_a_secret_can_be() -> None:
     assert '"TOKEN": "masked:' in shown
     assert '"argv": ["run", "masked:' in shown
     assert '"grant": "masked:' in shown
+
+
+def test_the_digest_of_a_pod_by_which_its_secrets_could_be_tried_out_is_not_shown() -> None:
+    made = masked({"create": worlds.a_pod()}, digest)
+    assert made["create"]["metadata"]["annotations"][names.ANNOTATION_INTENT].startswith("masked:")
 
 
 def test_equal_values_look_alike_and_others_do_not() -> None:
