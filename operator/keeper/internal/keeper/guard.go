@@ -27,7 +27,8 @@ const (
 	restFactor   = 20
 	shortestRest = 2 * time.Second
 	longestRest  = time.Minute
-	// actEvery bounds what an agent causes that fills and empties its workspace again and again.
+	// actEvery bounds what an agent causes that fills and empties its workspace again and again: checkpoints, and what
+	// every change of a level makes the operator write.
 	actEvery = 30 * time.Second
 	// openUpEvery bounds how often folders are opened up that an agent closed, only to measure them.
 	openUpEvery   = time.Minute
@@ -132,6 +133,8 @@ type guarding struct {
 	hidden   int64     // what folders held that had to be opened up, when they were last
 	openedAt time.Time // when that was
 	isClosed bool      // there are such folders
+	reached  string    // the level of the last look
+	roseAt   time.Time // when it was last a higher one than before
 	acted    string    // the level that was acted upon
 	actedAt  time.Time
 	failure  string // the last one that was logged
@@ -140,9 +143,9 @@ type guarding struct {
 // guardSize measures the workspace and acts on what it finds, for as long as the process lives.
 func (k *keeper) guardSize(ctx context.Context) {
 	changes := k.watch()
-	g := &guarding{acted: LevelNormal}
+	g := &guarding{reached: LevelNormal, acted: LevelNormal}
 	if noted := k.read().Guard; noted != nil {
-		g.acted = noted.Level
+		g.reached, g.acted = noted.Level, noted.Level
 	}
 	for ctx.Err() == nil {
 		if !k.isGuarded() {
@@ -155,9 +158,23 @@ func (k *keeper) guardSize(ctx context.Context) {
 		started := time.Now()
 		used, isWhole := g.measure(k)
 		took := time.Since(started)
-		g.act(ctx, k, k.takeUse(used, isWhole))
+		level := k.takeUse(used, isWhole && g.mayFall(time.Now()))
+		g.see(level, time.Now())
+		g.act(ctx, k, level)
 		sleep(ctx, restAfter(took))
 	}
+}
+
+// mayFall tells whether the level was reached long enough ago. Whoever is frozen makes nothing rise and fall.
+func (g *guarding) mayFall(now time.Time) bool {
+	return g.reached == LevelCritical || now.Sub(g.roseAt) >= actEvery
+}
+
+func (g *guarding) see(level string, now time.Time) {
+	if rankOf(level) > rankOf(g.reached) {
+		g.roseAt = now
+	}
+	g.reached = level
 }
 
 func restAfter(took time.Duration) time.Duration {
@@ -193,7 +210,7 @@ func (g *guarding) measure(k *keeper) (used int64, isWhole bool) {
 }
 
 // takeUse says the level that so much use leads to, after it was reported if it is another one.
-func (k *keeper) takeUse(used int64, isWhole bool) string {
+func (k *keeper) takeUse(used int64, mayFall bool) string {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	state := k.read()
@@ -203,7 +220,7 @@ func (k *keeper) takeUse(used int64, isWhole bool) string {
 	now := *state.Guard
 	level := now.levelAfter(used)
 	isFalling := rankOf(level) < rankOf(now.Level)
-	if level == now.Level || (isFalling && !isWhole) || !k.isAtWork(state) {
+	if level == now.Level || (isFalling && !mayFall) || !k.isAtWork(state) {
 		return now.Level
 	}
 	log.Printf("the workspace takes %d bytes of %d (limit %d): %s", used, now.SizeBytes, now.LimitBytes, level)

@@ -37,6 +37,30 @@ func TestLevelsRiseAtTheirThresholdsAndFallLater(t *testing.T) {
 	}
 }
 
+func TestALevelIsKeptForAWhileButForThatOfTheFrozen(t *testing.T) {
+	now := time.Now()
+	g := &guarding{reached: LevelNormal}
+	for _, step := range []struct {
+		after time.Duration
+		level string
+		want  bool
+	}{
+		{0, LevelHigh, false},
+		{29 * time.Second, LevelHigh, false},
+		{time.Second, LevelHigh, true},
+		{0, LevelNormal, true},
+		{2 * time.Second, LevelFull, false},
+		{time.Second, LevelCritical, true},
+		{0, LevelFull, false},
+	} {
+		now = now.Add(step.after)
+		g.see(step.level, now)
+		if may := g.mayFall(now); may != step.want {
+			t.Fatalf("%+v: %t", step, may)
+		}
+	}
+}
+
 func TestASizeThatIsNotGuardedHasNoLevel(t *testing.T) {
 	for _, guard := range []Guard{{}, {LimitBytes: 1 << 40}, {SizeBytes: 1 << 40}} {
 		guard.Level = LevelNormal
