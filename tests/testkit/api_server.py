@@ -6,6 +6,7 @@ the test cluster (`hack/cluster build`); nothing else of the test cluster is use
 
 import contextlib
 import json
+import os
 import secrets
 import signal
 import socket
@@ -14,10 +15,11 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
 import yaml
 
 from testbed import places
@@ -226,3 +228,16 @@ def free_ports(count: int) -> list[int]:
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             found.append(port)
     return found
+
+
+def server_for_tests(folder: Path) -> Iterator[ApiServer]:
+    """The one server of a test session. Without its binary tests are skipped; where everything must run, they fail."""
+    found = binaries()
+    if found is None:
+        reason = "the API server's binary is not in the cache: run `hack/cluster build`"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    server = ApiServer(folder, found).start()
+    yield server
+    server.stop()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
@@ -12,22 +11,14 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import load_kube_config
 
 from sandhold.cluster.client import KubeDoor
-from testkit.api_server import ApiServer, binaries
+from testkit.api_server import ApiServer, server_for_tests
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    found = binaries()
-    if found is None:
-        reason = "the API server's binary is not in the cache: run `hack/cluster build`"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    server = ApiServer(tmp_path_factory.mktemp("api-server"), found).start()
-    yield server
-    server.stop()
+    yield from server_for_tests(tmp_path_factory.mktemp("api-server"))
 
 
 @pytest.fixture

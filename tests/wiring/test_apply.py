@@ -114,7 +114,12 @@ class Bench:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"namespace": self.namespace, "name": "quill-1", "labels": self.labels()},
+            "metadata": {
+                "namespace": self.namespace,
+                "name": "quill-1",
+                "labels": self.labels(),
+                "annotations": {names.ANNOTATION_EPOCH: "1"},
+            },
             "spec": {"containers": [{"name": "agent", "image": "example.invalid/agent"}]},
         }
 

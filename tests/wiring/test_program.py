@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,7 +219,10 @@ def test_a_life(installation: Installation) -> None:
     code, text = process.asked(process.metrics, "/metrics")
     assert code == 200
     assert "sandhold_leader 1.0" in text
-    assert 'sandhold_refusals_total{code="sandbox_unavailable",kind="SandboxSession"} 1.0' in text
+    # At least once: the operator sees the sessions of every test that shares this API server.
+    assert re.search(
+        r'^sandhold_refusals_total{code="sandbox_unavailable",kind="SandboxSession"} [1-9]', text, re.MULTILINE
+    )
     assert 'sandhold_sessions{phase="Starting"}' in text
     assert "sandhold_backends_stale 1.0" in text
     assert 'sandhold_heartbeat_age_seconds{loop="watches"}' in text

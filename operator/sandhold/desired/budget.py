@@ -8,7 +8,6 @@ ours among them, and the kubelet's own evictions for pressure do not ask it.
 from collections.abc import Mapping
 from typing import Any
 
-from sandhold import names
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.desired import ownership
 from sandhold.desired.world import KubeObject
@@ -21,20 +20,13 @@ MORE_THAN_THERE_ARE = 2**31 - 1
 
 def disruption_budget(installation_id: str, sandbox: AgentSandbox) -> dict[str, Any]:
     """The budget as it is applied."""
-    labels = ownership.sandbox_labels(installation_id, sandbox)
-    selected = (names.LABEL_INSTALLATION, names.LABEL_SANDBOX_UID)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {
-            "name": ownership.sandbox_object(sandbox),
-            "namespace": sandbox.metadata.namespace,
-            "labels": labels,
-            "annotations": {names.ANNOTATION_OWNER: ownership.sandbox_owner(sandbox)},
-        },
+        "metadata": ownership.sandbox_child(installation_id, sandbox),
         "spec": {
             "minAvailable": MORE_THAN_THERE_ARE,
-            "selector": {"matchLabels": {key: labels[key] for key in selected}},
+            "selector": {"matchLabels": ownership.sandbox_selector(installation_id, sandbox)},
             # Said although it is the default: with the other policy a pod whose gate is shut could be evicted.
             "unhealthyPodEvictionPolicy": "IfHealthyBudget",
         },

@@ -26,20 +26,12 @@ def network_policy(installation: Installation, sandbox: AgentSandbox) -> dict[st
     cluster = _cluster_addresses(installation)
     if isinstance(cluster, Unknown):
         return cluster
-    labels = ownership.sandbox_labels(installation.id, sandbox)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {
-            "name": ownership.sandbox_object(sandbox),
-            "namespace": sandbox.metadata.namespace,
-            "labels": labels,
-            "annotations": {names.ANNOTATION_OWNER: ownership.sandbox_owner(sandbox)},
-        },
+        "metadata": ownership.sandbox_child(installation.id, sandbox),
         "spec": {
-            "podSelector": {
-                "matchLabels": {key: labels[key] for key in (names.LABEL_INSTALLATION, names.LABEL_SANDBOX_UID)}
-            },
+            "podSelector": {"matchLabels": ownership.sandbox_selector(installation.id, sandbox)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": _ingress(sandbox),
             "egress": [_to_movers(installation.operator_namespace), _to_dns(), *_to_public(cluster)],

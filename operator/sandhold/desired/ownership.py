@@ -48,6 +48,22 @@ def session_owner(session: SandboxSession) -> str:
     return names.owner_value("SandboxSession", meta.namespace, meta.name, meta.uid)
 
 
+def sandbox_child(installation_id: str, sandbox: AgentSandbox) -> dict[str, Any]:
+    """Metadata of each object that is made for an AgentSandbox: one name, whose they are, and for whom."""
+    return {
+        "name": sandbox_object(sandbox),
+        "namespace": sandbox.metadata.namespace,
+        "labels": sandbox_labels(installation_id, sandbox),
+        "annotations": {names.ANNOTATION_OWNER: sandbox_owner(sandbox)},
+    }
+
+
+def sandbox_selector(installation_id: str, sandbox: AgentSandbox) -> dict[str, str]:
+    """Labels that the pods of this very AgentSandbox carry, and no successor's of its name."""
+    labels = sandbox_labels(installation_id, sandbox)
+    return {key: labels[key] for key in (names.LABEL_INSTALLATION, names.LABEL_SANDBOX_UID)}
+
+
 def sandbox_labels(installation_id: str, sandbox: AgentSandbox) -> dict[str, str]:
     """Labels of the NetworkPolicy and the ServiceAccount of an AgentSandbox."""
     return {

@@ -74,16 +74,10 @@ def _wake_after(
 
 def service_account(world: SandboxWorld) -> dict[str, Any]:
     """The identity of the sandbox's pods: without rights, and without a token of its own."""
-    sandbox = world.sandbox
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {
-            "name": ownership.sandbox_object(sandbox),
-            "namespace": sandbox.metadata.namespace,
-            "labels": ownership.sandbox_labels(world.installation.id, sandbox),
-            "annotations": {names.ANNOTATION_OWNER: ownership.sandbox_owner(sandbox)},
-        },
+        "metadata": ownership.sandbox_child(world.installation.id, world.sandbox),
         "automountServiceAccountToken": False,
     }
 
