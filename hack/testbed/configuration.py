@@ -149,6 +149,8 @@ def _kubelet() -> dict[str, Any]:
         "podPidsLimit": KUBELET_POD_PIDS,
         "resolvConf": str(directory() / "resolv.conf"),
         "serializeImagePulls": False,
+        # Every 5 s, so that a node whose kubelet is away is noticed within the 20 s that the controllers wait here.
+        "nodeLeaseDurationSeconds": 20,
         "tlsCertFile": str(pki / "kubelet-server.crt"),
         "tlsPrivateKeyFile": str(pki / "kubelet-server.key"),
         "volumePluginDir": str(places.state() / "kubelet" / "volume-plugins"),

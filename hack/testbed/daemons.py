@@ -124,7 +124,7 @@ def _controllers(kube: Path) -> Daemon:
         *(str(kube / "kube-controller-manager"), f"--kubeconfig={config}", "--leader-elect=false"),
         *("--allocate-node-cidrs=true", f"--cluster-cidr={places.POD_RANGE}", "--node-cidr-mask-size=22"),
         *("--use-service-account-credentials=true", f"--root-ca-file={keys}/ca.crt"),
-        f"--service-account-private-key-file={keys}/service-accounts.key",
+        *(f"--service-account-private-key-file={keys}/service-accounts.key", "--node-monitor-grace-period=20s"),
         *(f"--cluster-signing-cert-file={keys}/ca.crt", f"--cluster-signing-key-file={keys}/ca.key"),
         *(f"--bind-address={places.NODE_ADDRESS}", "--kube-api-qps=100", "--kube-api-burst=200"),
     ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from installation import bucket
-from installation.client import Cluster, Object, condition
+from installation.client import Cluster, Object, condition, until
 from testbed import places
 from testbed.failure import TestbedError
 
@@ -125,6 +125,17 @@ class Session:
         """UID of its pod."""
         uid: str = self.pod()["metadata"]["uid"]
         return uid
+
+    def wait_exec(self) -> None:
+        """Wait until commands can be run: a kubelet that has just started a container may not know it for a second."""
+        until(f"{self.name}: commands can be run", self._executes, seconds=30)
+
+    def _executes(self) -> bool:
+        try:
+            self.execute("true")
+        except TestbedError:
+            return False
+        return True
 
     def execute(self, *command: str, stdin: str | None = None) -> str:
         """Run a command in the agent's container."""

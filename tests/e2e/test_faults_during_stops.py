@@ -1,0 +1,128 @@
+"""Somebody ends the operator, the mover or a pod while sessions stop: each stop ends as if nothing had happened.
+
+Two kinds of stops are under way at once: one whose agent ignores SIGTERM until its grace is over, and one whose
+archive is large enough to be caught in the middle.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from installation.client import Cluster, Object, until
+from testkit.cluster_client import STOP_SECONDS, SYSTEM, Field, Session
+from testkit.fault_matrix import Fault, FaultMatrix
+from testkit.node import bytes_read, kill, process_id, the_pod_of
+
+OPERATOR = "sandhold-operator"
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit() if os.path.exists("tame") else None)
+while True:
+    time.sleep(1)
+"""
+LARGE_MB = 160
+GENEROUS: Object = {
+    "requests": {"cpu": "10m", "memory": "32Mi"},
+    "limits": {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "64Mi"},
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A session, and what its workspace held."""
+
+    session: Session
+    walk: list[Object]
+    pod: str
+
+    def judge(self, fault: Fault) -> None:
+        """Compare with what it holds now."""
+        pod = self.session.pod_uid()
+        fault.judge_workspace(self.walk, self.session.walk(), is_same_pod=pod == self.pod)
+
+
+def remembered(session: Session) -> Kept:
+    return Kept(session, session.walk(), session.pod_uid())
+
+
+def stubborn(field: Field, tier: str) -> Session:
+    """A session whose stop takes as long as its agent's grace."""
+    name = field.sandbox(f"stubborn-{tier}", tier, command=["python3", "-c", STUBBORN])
+    return field.session(name, name)
+
+
+def large(field: Field, tier: str) -> Session:
+    """A session whose archive takes a moment; `fill` it when it is Ready."""
+    name = field.sandbox(f"large-{tier}", tier, workspace={"size": "512Mi"}, resources=GENEROUS)
+    return field.session(name, name)
+
+
+def fill(session: Session) -> None:
+    session.shell(f"for n in 1 2 3 4; do head -c {LARGE_MB // 4}M /dev/urandom > data-$n; done; echo small > file")
+
+
+def replace_operator(cluster: Cluster) -> None:
+    """The pod of the operator is deleted, and another one comes."""
+    pod = the_pod_of(cluster, SYSTEM, "operator")
+    cluster.delete("Pod", SYSTEM, pod["metadata"]["name"])
+    until("another operator is ready", lambda: _is_served(cluster, OPERATOR, pod), seconds=60)
+
+
+def scale_operator(cluster: Cluster) -> None:
+    """Nobody is there for a while."""
+    cluster.scale(SYSTEM, OPERATOR, 0)
+    cluster.scale(SYSTEM, OPERATOR, 1)
+
+
+def kill_mover(cluster: Cluster) -> None:
+    """Its process gets SIGKILL in the middle of the archive."""
+    kill(the_pod_of(cluster, SYSTEM, "mover"), "mover")
+
+
+def _is_served(cluster: Cluster, deployment: str, earlier: Object) -> bool:
+    found = cluster.get("Deployment", SYSTEM, deployment)
+    gone = cluster.get("Pod", SYSTEM, earlier["metadata"]["name"]) is None
+    return gone and found is not None and found["status"].get("readyReplicas", 0) == found["spec"]["replicas"]
+
+
+FAULTS: dict[str, Callable[[Cluster], None]] = {
+    "mover killed in the middle of an archive": kill_mover,
+    "operator's pod deleted during a stop": replace_operator,
+    "operator scaled to nothing and back during a stop": scale_operator,
+}
+
+
+def test_programs_are_replaced_while_sessions_stop(cluster: Cluster, field: Field, matrix: FaultMatrix) -> None:
+    """One fault after the other over the same two sessions."""
+    sessions = {"runc": large(field, "runc"), "gvisor": stubborn(field, "gvisor")}
+    for session in sessions.values():
+        session.wait_phase("Ready")
+        session.wait_exec()
+        session.shell("mkdir -p work; echo precious > work/file")
+    fill(sessions["runc"])
+    for name, happens in FAULTS.items():
+        kept = {tier: remembered(session) for tier, session in sessions.items()}
+        _be_caught_in_the_middle(sessions)
+        faults = {tier: matrix.begin(name, tier) for tier in sessions}
+        happens(cluster)
+        for session in sessions.values():
+            session.wait_phase("Suspended", STOP_SECONDS)
+        assert field.pods() == []
+        for session in sessions.values():
+            session.set_mode("Running")
+        for tier, session in sessions.items():
+            session.wait_phase("Ready")
+            session.wait_exec()
+            kept[tier].judge(faults[tier])
+            assert session.status().get("restarts", 0) == 0
+    assert field.events("WorkspaceDiscarded") == []
+    sessions["gvisor"].shell("touch tame")
+
+
+def _be_caught_in_the_middle(sessions: dict[str, Session]) -> None:
+    """Stop both: one waits for its agent's grace to be over, half of the other's archive has gone."""
+    keeper = process_id(sessions["runc"].pod(), "keeper")
+    half = bytes_read(keeper) + LARGE_MB * (1 << 19)
+    sessions["gvisor"].set_mode("Suspended")
+    sessions["gvisor"].wait_phase("Stopping")
+    sessions["runc"].set_mode("Suspended")
+    until("half of the workspace was read", lambda: bytes_read(keeper) > half, seconds=60, every=0.01)
