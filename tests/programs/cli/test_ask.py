@@ -1,5 +1,6 @@
 """`sandhold-operator ask`: a real operator on a real API server answers what it would do, and does not do it."""
 
+import contextlib
 import json
 import os
 import socket
@@ -151,14 +152,11 @@ def test_wrong_questions_are_answered_and_leave_the_operator_as_it_was(operator:
 
 def test_too_many_questions_at_once_are_turned_away(operator: Operator) -> None:
     eventually(lambda: operator.ask("installation")["ok"], "it leads")
-    held = []
-    for _ in range(4):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(operator.socket))
-        held.append(connection)
-    eventually(lambda: _raw(operator.socket, b'{"verb":"installation"}\n')["code"] == "busy", "a fifth is turned away")
-    for connection in held:
-        connection.close()
+    with contextlib.ExitStack() as held:
+        for _ in range(4):
+            held.enter_context(socket.socket(socket.AF_UNIX)).connect(str(operator.socket))
+        question = b'{"verb":"installation"}\n'
+        eventually(lambda: _raw(operator.socket, question).get("code") == "busy", "a fifth is turned away")
     eventually(lambda: operator.ask("installation")["ok"], "and comes in again")
 
 
