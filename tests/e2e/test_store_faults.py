@@ -6,16 +6,18 @@ from installation import bucket
 from installation.client import until
 from sandhold import names
 from testkit.cluster_client import STOP_SECONDS, Field, store_away
+from testkit.fault_matrix import FaultMatrix
 
 pytestmark = pytest.mark.alone
 
 
-def test_a_stop_waits_for_the_store_and_then_ends_by_itself(field: Field) -> None:
+def test_a_stop_waits_for_the_store_and_then_ends_by_itself(field: Field, matrix: FaultMatrix) -> None:
     field.sandbox("coder")
     session = field.session("quill", "coder")
     session.wait_phase("Ready")
     session.shell("echo precious > file")
-    uid = session.pod_uid()
+    uid, before = session.pod_uid(), session.walk()
+    fault = matrix.begin("store unreachable at a stop", "runc")
     with store_away():
         session.set_mode("Suspended")
         told = session.wait_condition("Snapshotted", "SnapshotStoreUnavailable")
@@ -33,14 +35,16 @@ def test_a_stop_waits_for_the_store_and_then_ends_by_itself(field: Field) -> Non
     assert found["status"]["snapshot"]["key"] in bucket.sizes()
     assert field.pods() == []
     session.resume()
-    assert session.shell("cat file").strip() == "precious"
+    fault.judge_workspace(before, session.walk(), is_same_pod=session.pod_uid() == uid)
 
 
-def test_a_deletion_waits_for_the_store_too(field: Field) -> None:
+def test_a_deletion_waits_for_the_store_too(field: Field, matrix: FaultMatrix) -> None:
     field.sandbox("coder")
     session = field.session("quill", "coder")
     session.wait_phase("Ready")
     session.shell("echo precious > file")
+    before = session.walk()
+    fault = matrix.begin("store unreachable at a deletion", "runc")
     with store_away():
         session.delete()
         session.wait_condition("Snapshotted", "SnapshotStoreUnavailable")
@@ -51,15 +55,17 @@ def test_a_deletion_waits_for_the_store_too(field: Field) -> None:
     )
     again = field.session("quill", "coder")
     again.wait_phase("Ready")
-    assert again.shell("cat file").strip() == "precious"
+    fault.judge_workspace(before, again.walk(), is_same_pod=False)
 
 
-def test_a_start_waits_for_the_store_and_never_begins_empty(field: Field) -> None:
+def test_a_start_waits_for_the_store_and_never_begins_empty(field: Field, matrix: FaultMatrix) -> None:
     field.sandbox("coder", command=["sh", "-c", "ls -A > /tmp/seen-at-start; exec sleep infinity"])
     session = field.session("quill", "coder")
     session.wait_phase("Ready")
     session.shell("echo precious > file")
+    before, uid = session.walk(), session.pod_uid()
     session.suspend()
+    fault = matrix.begin("store unreachable at a start", "runc")
     with store_away():
         session.set_mode("Running")
         session.wait_condition("Ready", "SnapshotStoreUnavailable")
@@ -69,6 +75,7 @@ def test_a_start_waits_for_the_store_and_never_begins_empty(field: Field) -> Non
     assert session.shell("cat /tmp/seen-at-start").split() == ["file"]
     assert session.status()["recovery"] == "Restored"
     assert "refusal" not in session.status()
+    fault.judge_workspace(before, session.walk(), is_same_pod=session.pod_uid() == uid)
     session.set_mode("Suspended")
     session.wait_phase("Suspended", STOP_SECONDS)
 

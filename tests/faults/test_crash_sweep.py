@@ -8,6 +8,7 @@ import itertools
 
 import pytest
 
+from testkit.fault_matrix import Fault, FaultMatrix, Where
 from testkit.faults import Faults, Kind
 from testkit.playing import end_of, ending, played
 from testkit.running_stories import RUNNING_STORIES
@@ -30,45 +31,52 @@ async def calls_of_the_beginning(story: Story, calls: list[str], watch: WatchPol
     )
 
 
-async def sweep(story: Story, *kinds: Kind, watch: WatchPolicy | None = None) -> int:
+async def sweep(fault: Fault, story: Story, *kinds: Kind, watch: WatchPolicy | None = None) -> int:
     """Play the story with a fault at every call of its own; how many faults came, which are all that were meant to."""
     undisturbed = await played(story, None, watch)
     expected, calls = ending(undisturbed), undisturbed.faults.calls
     numbers = range(await calls_of_the_beginning(story, calls, watch), len(calls))
     assert numbers, "a story without a call of its own would be swept by looking away"
-    happened = 0
+    happened, endings = 0, []
     for number, kind in itertools.product(numbers, kinds):
         faults = Faults({number: kind})
         try:
             world = await played(story, faults, watch)
-            assert ending(world) == expected
+            endings.append(ending(world))
+            assert endings[-1] == expected
         except AssertionError as error:
             raise AssertionError(f"story {story.name}, {kind} at {number}: {calls[number]}: {error}") from error
         happened += len(world.faults.raised)
     assert happened == len(numbers) * len(kinds), "every fault that was meant to come has come"
+    fault.judge_ending([expected] * happened, endings)
     return happened
 
 
 @pytest.mark.parametrize("story", ALL, ids=str)
 async def test_an_operator_that_dies_at_any_call_is_continued_by_the_next(
-    story: Story, capsys: pytest.CaptureFixture[str]
+    story: Story, matrix: FaultMatrix, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cuts = await sweep(story, Kind.CUT_BEFORE, Kind.CUT_AFTER)
+    fault = matrix.begin("operator dies before or after any write or order", Where.MEMORY)
+    cuts = await sweep(fault, story, Kind.CUT_BEFORE, Kind.CUT_AFTER)
     tell(capsys, f"{story.name}: {cuts} cuts")
 
 
 @pytest.mark.parametrize("story", ALL, ids=str)
 async def test_a_refused_or_lost_answer_to_any_call_is_made_good(
-    story: Story, capsys: pytest.CaptureFixture[str]
+    story: Story, matrix: FaultMatrix, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    faults = await sweep(story, Kind.CONFLICT, Kind.SERVER_ERROR, Kind.DROPPED_ANSWER)
+    fault = matrix.begin("any write or order is refused, or its answer lost", Where.MEMORY)
+    faults = await sweep(fault, story, Kind.CONFLICT, Kind.SERVER_ERROR, Kind.DROPPED_ANSWER)
     tell(capsys, f"{story.name}: {faults} faults")
 
 
 @pytest.mark.parametrize("story", [each for each in STORIES if each.name in ("start", "stop", "delete")], ids=str)
-async def test_an_answer_is_lost_while_the_watch_lags(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_answer_is_lost_while_the_watch_lags(
+    story: Story, matrix: FaultMatrix, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nobody tells for a while what was committed: the same write comes once more, and meets the first one."""
-    faults = await sweep(story, Kind.DROPPED_ANSWER, Kind.CONFLICT, watch=WatchPolicy(delay=3))
+    fault = matrix.begin("any answer is lost while the watch lags", Where.MEMORY)
+    faults = await sweep(fault, story, Kind.DROPPED_ANSWER, Kind.CONFLICT, watch=WatchPolicy(delay=3))
     tell(capsys, f"{story.name}: {faults} faults")
 
 
@@ -89,9 +97,12 @@ def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:
     ],
     ids=["late", "very late", "every third lost", "mute"],
 )
-async def test_a_watch_that_lags_or_loses_events_only_takes_longer(story: Story, watch: WatchPolicy) -> None:
+async def test_a_watch_that_lags_or_loses_events_only_takes_longer(
+    story: Story, watch: WatchPolicy, matrix: FaultMatrix
+) -> None:
+    fault = matrix.begin("the watch lags or loses events", Where.MEMORY)
     expected, found = ending(await played(story)), ending(await played(story, None, watch))
     if story.is_a_race:
         for kept in ("archives", "snapshots", "sessions"):
             del expected[kept], found[kept]
-    assert found == expected
+    fault.judge_ending(expected, found)

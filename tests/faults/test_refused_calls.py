@@ -22,7 +22,7 @@ MOST_MORE_CALLS = 25
 @pytest.mark.parametrize("story", PLAYED, ids=str)
 @pytest.mark.parametrize("code", CODES)
 async def test_a_write_is_refused_once(story: Story, code: Kind, matrix: FaultMatrix) -> None:
-    fault = matrix.begin(f"{code} at any write or order: {story}", Where.MEMORY)
+    fault = matrix.begin(f"{code} at any write or order", Where.MEMORY)
     undisturbed = await played(story)
     expected, calls = ending(undisturbed), undisturbed.faults.calls
     found = {}
@@ -37,7 +37,7 @@ async def test_a_write_is_refused_once(story: Story, code: Kind, matrix: FaultMa
 @pytest.mark.parametrize("story", [story for story in PLAYED if story.name != "start"], ids=str)
 @pytest.mark.parametrize("code", CODES)
 async def test_a_read_is_refused_once(story: Story, code: Kind, matrix: FaultMatrix) -> None:
-    fault = matrix.begin(f"{code} at any read: start and {story}", Where.MEMORY)
+    fault = matrix.begin(f"{code} at any read", Where.MEMORY)
     undisturbed = await played_in(RefusingWorld(), story)
     expected, calls = ending(undisturbed), undisturbed.reads.calls
     assert any(call.startswith("list Pod") for call in calls)
@@ -91,7 +91,7 @@ async def test_a_minute_of_refusals_is_waited_out_without_hurry(code: Kind, begi
 @pytest.mark.parametrize("story", PLAYED, ids=str)
 async def test_a_refusal_meets_a_watch_that_has_lost_its_events(story: Story, matrix: FaultMatrix) -> None:
     """Lists alone tell what happened, and one write of each kind is refused meanwhile."""
-    fault = matrix.begin(f"refusals while the watch is mute: {story}", Where.MEMORY)
+    fault = matrix.begin("refusals while the watch is mute", Where.MEMORY)
     watch = WatchPolicy(loses=lambda _: True, relist_seconds=10)
     undisturbed = await played(story, None, watch)
     expected, found = ending(undisturbed), []

@@ -31,7 +31,7 @@ class Losing:
 
 @pytest.mark.parametrize("story", PLAYED, ids=str)
 async def test_any_one_event_of_a_watch_is_lost(story: Story, matrix: FaultMatrix) -> None:
-    fault = matrix.begin(f"any one watch event lost: {story}", Where.MEMORY)
+    fault = matrix.begin("any one watch event lost", Where.MEMORY)
     counts = Losing()
     expected = ending(await played(story, None, WatchPolicy(loses=counts.loses, relist_seconds=30)))
     assert counts.heard > 8
@@ -44,7 +44,7 @@ async def test_any_one_event_of_a_watch_is_lost(story: Story, matrix: FaultMatri
 
 @pytest.mark.parametrize("story", PLAYED, ids=str)
 async def test_a_fifth_of_all_writes_meets_a_conflict(story: Story, matrix: FaultMatrix) -> None:
-    fault = matrix.begin(f"a fifth of all writes meets a 409: {story}", Where.MEMORY)
+    fault = matrix.begin("a fifth of all writes meets a 409", Where.MEMORY)
     expected, found, raised = ending(await played(story)), [], 0
     for seed in range(12):
         rng = random.Random(seed)  # noqa: S311 - a run that can be played again
@@ -82,7 +82,7 @@ STALE = (*PLAYED, Story(recreated, start))
 @pytest.mark.parametrize("lag", [0.4, 2.0, 10.0])
 async def test_lists_of_a_server_that_lags(story: Story, lag: float, matrix: FaultMatrix) -> None:
     """The watch tells the truth while every second a list tells what was: the newer knowledge stands."""
-    fault = matrix.begin(f"lists are {lag:g} s old: {story}", Where.MEMORY)
+    fault = matrix.begin(f"lists are {lag:g} s old", Where.MEMORY)
     expected = ending(await played(story))
     world = await played_in(StaleWorld(lag, WatchPolicy(relist_seconds=1)), story)
     assert world.stale_lists >= 10
@@ -92,7 +92,7 @@ async def test_lists_of_a_server_that_lags(story: Story, lag: float, matrix: Fau
 @pytest.mark.parametrize("story", STALE, ids=str)
 async def test_lists_and_watch_both_lag(story: Story, matrix: FaultMatrix) -> None:
     """All that the operator is told is two seconds old, its own writes included."""
-    fault = matrix.begin(f"watch and lists are 2 s old: {story}", Where.MEMORY)
+    fault = matrix.begin("watch and lists are 2 s old", Where.MEMORY)
     expected = ending(await played(story))
     world = await played_in(StaleWorld(2.0, WatchPolicy(delay=2.0, relist_seconds=1)), story)
     fault.judge_ending(expected, ending(world))
