@@ -13,8 +13,8 @@ from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, to_
 from sandhold.desired.sandbox import plan_sandbox
 from sandhold.desired.seen import moment
 from sandhold.desired.session import plan_session
-from sandhold.desired.situation import SETTLE_SECONDS
-from sandhold.desired.world import Present, SandboxWorld, SessionWorld, Unknown
+from sandhold.desired.situation import OVERDUE_SECONDS, SETTLE_SECONDS
+from sandhold.desired.world import KubeObject, Present, SandboxWorld, SessionWorld, Unknown
 
 World = SessionWorld | SandboxWorld
 
@@ -156,11 +156,21 @@ def once(world: SessionWorld, plan: Plan) -> None:
 
 
 def let_go_last(world: SessionWorld, plan: Plan) -> None:
-    """The finalizer comes off only when the pods are confirmed absent and the session is deleted."""
+    """The finalizer comes off a deleted session alone, and only when its pods are confirmed absent.
+
+    A pod of another epoch whose grace ended long ago is stuck on a node that is lost; its epoch fences it.
+    """
     if plan.finalizer_remove is not None:
         assert world.session.metadata.deletion_timestamp is not None
         assert isinstance(world.pods, Present), "let go without knowing of the pods"
-        assert not [pod for pod in _ours(world) if pod["kind"] == "Pod"], "let go while a pod is there"
+        assert not [pod for pod in _ours(world) if pod["kind"] == "Pod" and not _is_stuck(world, pod)], "a pod is there"
+
+
+def _is_stuck(world: SessionWorld, pod: KubeObject) -> bool:
+    ends = moment(pod["metadata"].get("deletionTimestamp"))
+    slot = world.session.status.slot
+    is_of_another_epoch = slot is None or pod["metadata"]["annotations"][names.ANNOTATION_EPOCH] != str(slot.epoch)
+    return ends is not None and is_of_another_epoch and (world.now - ends).total_seconds() > OVERDUE_SECONDS
 
 
 def cautious(world: World) -> None:

@@ -130,8 +130,13 @@ def _await_end(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
 
 
 def _clear(situation: Situation, reason: StopReason, pods: tuple[SeenPod, ...]) -> Plan:
-    """Only pods of other epochs are left. Their archives could never become the head; they still go one by one."""
-    if not situation.is_deleted and all(pod.deletion is not None for pod in pods):
+    """Only pods of other epochs are left. Their archives could never become the head; they still go one by one.
+
+    A session at rest waits for none of them; one that is deleted waits for those whose kubelet may still answer. A pod
+    that is stuck on a lost node is fenced by its epoch, and is an orphan afterwards.
+    """
+    patience = OVERDUE_SECONDS if situation.is_deleted else None
+    if all(_is_left_behind(pod, situation, patience) for pod in pods):
         return _finish(situation, reason)
     causes = {pod.uid: _stale_cause(situation, pod) for pod in pods if pod.deletion is None}
     writes = tuple(
@@ -144,6 +149,11 @@ def _clear(situation: Situation, reason: StopReason, pods: tuple[SeenPod, ...]) 
     explained = REFUSALS[RefusalCode.STALE_GENERATION]
     held = _hold(situation, reason, Trouble("StaleGeneration", f"{explained.sentence} {explained.action}"))
     return Plan(writes=writes, status=held.status, events=held.events, wake_after=held.wake_after)
+
+
+def _is_left_behind(pod: SeenPod, situation: Situation, patience: int | None) -> bool:
+    """Whether somebody deleted the pod, and so long ago that its grace is over by more than the patience."""
+    return pod.deletion is not None and (patience is None or pod.overdue_for(situation.now) > patience)
 
 
 def _stale_cause(situation: Situation, pod: SeenPod) -> str | None:

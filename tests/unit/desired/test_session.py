@@ -8,6 +8,7 @@ import pytest
 
 from sandhold import names
 from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan
+from sandhold.desired.pod import grace_seconds
 from sandhold.desired.session import plan_session
 from sandhold.desired.world import ABSENT, Present, StoreTrouble, Unknown
 from sandhold.reasons import RefusalCode, refuse
@@ -579,6 +580,15 @@ def test_pods_of_other_epochs_go_only_when_nothing_can_be_lost_with_them() -> No
     plan = plan_of(session=deleted, pods=[worlds.a_pod(1)], history=stored, snapshots=indexed)
     assert [type(write) for write in plan.writes] == [Delete]
     assert plan.finalizer_remove is None
+
+
+@pytest.mark.parametrize(("ended", "is_waited_for"), [(-10, True), (20, True), (31, False)])
+def test_a_deleted_session_waits_for_no_pod_of_another_epoch_that_is_stuck(ended: int, *, is_waited_for: bool) -> None:
+    status = worlds.a_status("Suspended", 2)
+    deleted = worlds.a_session(status=status, deletionTimestamp="2026-03-01T12:00:00Z", finalizers=[FINALIZER])
+    stuck = worlds.a_pod(1, terminating_for=grace_seconds(worlds.a_sandbox()) + ended)
+    plan = plan_of(session=deleted, pods=[stuck], history=worlds.a_history(worlds.an_archive(2)))
+    assert (plan.finalizer_remove is None) is is_waited_for
 
 
 FINALIZER = names.FINALIZER_WORKSPACE
