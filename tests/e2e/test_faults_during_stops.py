@@ -5,43 +5,23 @@ archive is large enough to be caught in the middle.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import pytest
 
 from installation.client import Cluster, Object, until
 from testkit.cluster_client import STOP_SECONDS, SYSTEM, Field, Session
-from testkit.fault_matrix import Fault, FaultMatrix
+from testkit.fault_matrix import FaultMatrix
+from testkit.kept import STUBBORN, Kept
 from testkit.node import bytes_read, kill, process_id, the_pod_of
 
+pytestmark = pytest.mark.alone
+
 OPERATOR = "sandhold-operator"
-STUBBORN = """
-import os, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit() if os.path.exists("tame") else None)
-while True:
-    time.sleep(1)
-"""
 LARGE_MB = 160
 GENEROUS: Object = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "64Mi"},
 }
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A session, and what its workspace held."""
-
-    session: Session
-    walk: list[Object]
-    pod: str
-
-    def judge(self, fault: Fault) -> None:
-        """Compare with what it holds now."""
-        pod = self.session.pod_uid()
-        fault.judge_workspace(self.walk, self.session.walk(), is_same_pod=pod == self.pod)
-
-
-def remembered(session: Session) -> Kept:
-    return Kept(session, session.walk(), session.pod_uid())
 
 
 def stubborn(field: Field, tier: str) -> Session:
@@ -57,7 +37,7 @@ def large(field: Field, tier: str) -> Session:
 
 
 def fill(session: Session) -> None:
-    session.shell(f"for n in 1 2 3 4; do head -c {LARGE_MB // 4}M /dev/urandom > data-$n; done; echo small > file")
+    session.shell(f"for n in 1 2 3 4; do head -c {LARGE_MB // 4}M /dev/urandom > data-$n; done")
 
 
 def replace_operator(cluster: Cluster) -> None:
@@ -94,13 +74,11 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
 def test_programs_are_replaced_while_sessions_stop(cluster: Cluster, field: Field, matrix: FaultMatrix) -> None:
     """One fault after the other over the same two sessions."""
     sessions = {"runc": large(field, "runc"), "gvisor": stubborn(field, "gvisor")}
-    for session in sessions.values():
-        session.wait_phase("Ready")
-        session.wait_exec()
-        session.shell("mkdir -p work; echo precious > work/file")
+    kept = {tier: Kept(session) for tier, session in sessions.items()}
     fill(sessions["runc"])
     for name, happens in FAULTS.items():
-        kept = {tier: remembered(session) for tier, session in sessions.items()}
+        for each in kept.values():
+            each.remember()
         _be_caught_in_the_middle(sessions)
         faults = {tier: matrix.begin(name, tier) for tier in sessions}
         happens(cluster)
