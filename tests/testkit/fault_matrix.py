@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 ROWS_FILE = "SANDHOLD_FAULT_ROWS"
@@ -91,8 +90,12 @@ class Fault:
             "test": self.test,
             "detail": detail,
         }
-        with Path(file).open("a") as rows:
-            rows.write(json.dumps(row) + "\n")
+        # In one write to the file's end: test processes run side by side.
+        rows = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(rows, json.dumps(row).encode() + b"\n")
+        finally:
+            os.close(rows)
 
 
 class FaultMatrix:
