@@ -1,4 +1,4 @@
-"""What the test run consists of, in order: the cheap and telling parts first, the cluster last."""
+"""What the test run consists of, in two rows that run beside each other: what computes, and what needs the cluster."""
 
 import sys
 from dataclasses import dataclass
@@ -80,21 +80,28 @@ _BUILT = "cluster-build"
 _UP = "cluster-up"
 _INSTALLED = "install"
 
-CLUSTER = (
-    Part(_BUILT, _script("hack/cluster", "build"), Counts.STEP, seconds=3600),
+PROGRAMS = (
     _pytest("wiring", "tests/wiring", seconds=600, needs=(_BUILT,)),
     _pytest("chart", "tests/chart", seconds=300, needs=(_BUILT,)),
-    _pytest("programs", "tests/programs", seconds=900),
+    _pytest("programs", *_EACH_CPU, "tests/programs", seconds=1200, needs=(_BUILT,)),
+)
+
+CLUSTER = (
+    Part(_BUILT, _script("hack/cluster", "build"), Counts.STEP, seconds=3600),
     _pytest("cluster", "tests/cluster", seconds=1200, needs=(_BUILT,)),
     Part(_UP, _script("hack/cluster", "up"), Counts.STEP, seconds=300, needs=(_BUILT,)),
     Part(_INSTALLED, _script("hack/install", "--for-tests"), Counts.STEP, seconds=1200, needs=(_UP,)),
-    _pytest("e2e", *_FILES_BESIDE, "-m", "not alone", "tests/e2e", seconds=1500, needs=(_INSTALLED,)),
-    _pytest("e2e-alone", "-m", "alone", "tests/e2e", seconds=1500, needs=(_INSTALLED,)),
+    _pytest("e2e", *_FILES_BESIDE, "-m", "not alone", "tests/e2e", seconds=900, needs=(_INSTALLED,)),
+    _pytest("e2e-alone", "-m", "alone", "tests/e2e", seconds=1200, needs=(_INSTALLED,)),
 )
 
 DOWN = Part("cluster-down", _script("hack/cluster", "down"), Counts.STEP, seconds=120)
 
 
+WITHOUT_CLUSTER = (*LINT, *VERIFY, *UNIT, *GO, *PROGRAMS)
+"""What computes: it runs beside what waits for the cluster most of the time."""
+
+
 def everything() -> tuple[Part, ...]:
     """All parts."""
-    return (*LINT, *VERIFY, *UNIT, *GO, *CLUSTER)
+    return (*WITHOUT_CLUSTER, *CLUSTER)

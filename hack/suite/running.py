@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,25 +29,53 @@ class Outcome:
 
 
 class Runner:
-    """Runs parts one after the other and remembers which of them succeeded."""
+    """Runs parts and remembers which of them succeeded. Two rows of parts may be run by two threads."""
 
     def __init__(self) -> None:
         self.totals = Totals()
         self._succeeded: set[str] = set()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._changed = threading.Condition()
+        self._ended: set[str] = set()
+        self._is_ending = False
         RESULTS.mkdir(parents=True, exist_ok=True)
 
-    def run(self, part: Part) -> bool:
-        """Run a part, say how it went, and count it."""
+    def run(self, part: Part, *, beside: frozenset[str] = frozenset()) -> bool:
+        """Run a part, say how it went, and count it. What it needs of the other row (`beside`) is waited for."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_ending or not (set(part.needs) & beside) - self._ended)
+        if self._is_ending:
+            return False
+        succeeded = self._run(part)
+        with self._changed:
+            self._ended.add(part.name)
+            self._changed.notify_all()
+        return succeeded
+
+    def clean_up(self, part: Part) -> bool:
+        """Run a part whatever became of the others, also after `end`."""
+        return self._run(part)
+
+    def end(self) -> None:
+        """Begin no part any more, and end those that run."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+            running = list(self._children)
+        for child in running:
+            _end(child)
+
+    def _run(self, part: Part) -> bool:
         lacking = [name for name in part.needs if name not in self._succeeded]
         if lacking:
             print(f"{part.name:18} NOT RUN: {', '.join(lacking)} failed", flush=True)
-            self.totals += Totals(failed=1)
+            self._count(Totals(failed=1))
             return False
         log = RESULTS / f"{part.name}.log"
         began = time.monotonic()
         code, overran = self._execute(part, log)
         counted = _count(part, log, code)
-        self.totals += counted
+        self._count(counted)
         if not code:
             self._succeeded.add(part.name)
         said = "" if part.counts is Counts.STEP else f"  {counted}"
@@ -67,6 +96,7 @@ class Runner:
             except OSError as error:
                 output.write(f"{part.argv[0]} cannot be run: {error}\n".encode())
                 return 127, False
+            self._children.add(child)
             try:
                 return child.wait(part.seconds), False
             except subprocess.TimeoutExpired:
@@ -75,11 +105,18 @@ class Runner:
                 # This run is to end: what runs now ends first, so that the cluster is not pulled from under it.
                 _end(child)
                 raise
+            finally:
+                self._children.discard(child)
+
+    def _count(self, counted: Totals) -> None:
+        with self._changed:
+            self.totals += counted
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:
     """Ask the group to end (pytest then runs its fixtures' ends), and after a grace make all of it."""
-    os.killpg(child.pid, signal.SIGINT)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(_GRACE_SECONDS)
     # Its first process has ended or will not: what ignored the request, or was left behind, ends now.

@@ -1,6 +1,10 @@
 """The closing line adds up what happened: above all, it never hides a failure."""
 
 import json
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -93,12 +97,39 @@ def test_a_part_that_takes_too_long_is_ended_with_all_its_processes(runner: Runn
     waiting.until("the child is gone", lambda: processes.start_time(child) is None, seconds=5)
 
 
-def test_parts_need_only_what_runs_before_them() -> None:
+def test_parts_need_only_what_runs_before_them_or_in_the_other_row() -> None:
     seen: set[str] = set()
-    for part in parts.everything():
+    for part in (*parts.CLUSTER, *parts.WITHOUT_CLUSTER):
         assert set(part.needs) <= seen, part.name
         assert part.name not in seen
         seen.add(part.name)
+
+
+def test_a_part_waits_for_what_it_needs_of_the_other_row(runner: Runner, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    build = Part("build", ("sh", "-c", f"sleep 0.3; touch {made}"), Counts.STEP)
+    uses = Part("uses", ("test", "-e", str(made)), needs=("build",))
+    assert not cli._run(runner, [build], [Part("first", ("true",)), uses], touches_cluster=False)
+    assert runner.totals == Totals(passed=2)
+
+
+def test_what_the_other_row_failed_to_make_is_not_waited_for(runner: Runner) -> None:
+    needy = Part("needy", ("true",), needs=("build",))
+    assert not cli._run(runner, [Part("build", ("false",), Counts.STEP)], [needy], touches_cluster=False)
+    assert runner.totals == Totals(failed=2)
+
+
+def test_an_end_on_request_ends_both_rows(runner: Runner) -> None:
+    began = time.monotonic()
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    slow = [Part("slow", ("sleep", "60"))], [Part("slow-beside", ("sleep", "60")), Part("never", ("false",))]
+    try:
+        assert cli._run(runner, *slow, touches_cluster=False)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert time.monotonic() - began < 20
+    assert runner.totals.failed <= 1
 
 
 def test_every_test_is_run_by_exactly_one_part() -> None:
@@ -123,5 +154,5 @@ def test_the_cluster_is_left_as_it_was_found(
     monkeypatch.setattr(network, "exists", lambda: next(states))
     monkeypatch.setattr(cli, "_on_request", lambda _: None)
     monkeypatch.setattr(parts, "DOWN", Part("cluster-down", ("false",), Counts.STEP))
-    assert not cli._run(runner, [Part("one", ("true",))], touches_cluster=True)
+    assert not cli._run(runner, [Part("one", ("true",))], [], touches_cluster=True)
     assert runner.totals == Totals(passed=1, failed=downs)
