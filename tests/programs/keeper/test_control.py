@@ -115,7 +115,10 @@ async def test_a_refusal_is_said_without_the_token_and_tried_again(pod: KeeperPo
     pod.start_keeper()
     await eventually(lambda: "the token has expired" in pod.keeper_log(), "the keeper says why")
     mover.refusal = None
-    pod.token.write_text("another.token.altogether")
+    # As a kubelet does it: a keeper that dials meanwhile must not find half a token.
+    renewed = pod.token.with_name("renewed")
+    renewed.write_text("another.token.altogether")
+    renewed.replace(pod.token)
     await mover.until_report(lambda _: True)
     assert mover.hellos[-1].token == "another.token.altogether"
     assert "payload" not in pod.keeper_log()
