@@ -7,6 +7,8 @@ import json
 import subprocess
 from contextlib import ExitStack
 
+import pytest
+
 from installation.client import Cluster, Object, until
 from testbed import places
 from testbed.failure import TestbedError
@@ -15,6 +17,8 @@ from testkit.cluster_client import STOP_SECONDS, SYSTEM, Field, Session
 from testkit.fault_matrix import Fault, FaultMatrix
 
 TIERS = ("runc", "gvisor")
+SLOW_SECONDS = 120
+"""These agents eat all the processor time that they get, on a machine that has other work."""
 NAMES = {
     "forks": ("agent floods the mover's port", "agent forks without end"),
     "swaps": ("agent swaps files for links and FIFOs during the archive",),
@@ -73,6 +77,7 @@ def go(session: Session) -> None:
     session.shell("touch /tmp/go")
 
 
+@pytest.mark.timeout(600)
 def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> None:
     """All in one namespace, calm until it is their turn: what each had is there in the end, and nobody was held up."""
     forking, swapping = agents(field, "forks", hostile.FORKS_WITHOUT_END), agents(field, "swaps", hostile.SWAPS_FILES)
@@ -88,15 +93,17 @@ def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> 
     for session in (*swapping.values(), *forking.values()):
         go(session)
     for session in forking.values():
-        until("nothing more can be started", lambda session=session: _is_full(session), seconds=60)  # type: ignore[misc]
+        until("nothing more can be started", lambda session=session: _is_full(session), seconds=SLOW_SECONDS)  # type: ignore[misc]
         session.set_mode("Suspended")
     for session in swapping.values():
-        until("the race is on", lambda session=session: len(session.shell("ls race").split()) > 5, seconds=30)  # type: ignore[misc]
+        until("the race is on", lambda session=session: len(session.shell("ls race").split()) > 5, seconds=SLOW_SECONDS)  # type: ignore[misc]
         calm = _checkpoint(session.status())
-        session.wait("a checkpoint in the race", lambda status, calm=calm: _checkpoint(status) > calm, seconds=60)  # type: ignore[misc]
+        session.wait(
+            "a checkpoint in the race", lambda status, calm=calm: _checkpoint(status) > calm, seconds=SLOW_SECONDS
+        )  # type: ignore[misc]
         session.set_mode("Suspended")
     for session in sessions.values():
-        session.wait_phase("Suspended", STOP_SECONDS)
+        session.wait_phase("Suspended", STOP_SECONDS + SLOW_SECONDS)
         session.set_mode("Running")
     after = {}
     for key, session in sessions.items():
