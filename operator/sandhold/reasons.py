@@ -247,7 +247,7 @@ REFUSALS = MappingProxyType(
         ),
         RefusalCode.START_TIMEOUT: Explained(
             "The session was not ready within lifecycle.startTimeoutSeconds.",
-            f"Read the other conditions for what it waited for, correct that, {_RETRY}.",
+            f"Correct what the message says that it waited for, {_RETRY}.",
         ),
         RefusalCode.STOP_TIMEOUT: Explained(
             "The stop takes longer than lifecycle.stopTimeoutSeconds; it goes on and nothing is discarded.",

@@ -15,6 +15,9 @@ from sandhold.desired import ownership
 from sandhold.desired.plan import Reference
 from sandhold.desired.world import KubeObject
 
+TRIED_AGAIN = "; it is tried again by itself"
+"""How a sentence ends about what goes on without anybody, as long as the wait lasts."""
+
 _DEAD_PHASES = frozenset({"Succeeded", "Failed"})
 _PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 _PULL_REASONS_MORE = frozenset({"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"})
@@ -128,13 +131,13 @@ def _container_trouble(status: Mapping[str, Any], images: Mapping[str, str]) -> 
         image = images.get(name, "unknown")
         return Trouble(
             "ImagePullFailed",
-            f"The image {image} of container {name} cannot be pulled: check its name and tag, and imagePullSecrets; "
-            "it is tried again by itself.",
+            f"The image {image} of container {name} cannot be pulled: check its name and tag, and imagePullSecrets"
+            f"{TRIED_AGAIN}.",
         )
     if reason in _CREATE_REASONS:
         return Trouble(
             "ContainerNotCreated",
-            f"Container {name} cannot be created: the pod's Events say why; it is tried again by itself.",
+            f"Container {name} cannot be created: the pod's Events say why{TRIED_AGAIN}.",
         )
     if reason in _CRASH_REASONS:
         return Trouble(

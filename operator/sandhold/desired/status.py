@@ -12,7 +12,7 @@ from sandhold.api.session import RefusalState, SessionPhase, Slot, StopReason
 from sandhold.backends.admit import Admission
 from sandhold.desired import checkpoints, claims, conditions, indexing, size_guard
 from sandhold.desired.conditions import Claim, no, refused, yes
-from sandhold.desired.seen import SeenPod, Trouble
+from sandhold.desired.seen import TRIED_AGAIN, SeenPod, Trouble
 from sandhold.desired.situation import Situation
 from sandhold.reasons import (
     ADMITTED,
@@ -249,9 +249,14 @@ def _next(situation: Situation, phase: SessionPhase, said: Iterable[Claim], **ch
 
 
 def explanation(situation: Situation) -> str:
-    """What a start was waiting for, as the end of a sentence; empty when status did not say."""
+    """What a start was waiting for, as the end of a sentence; empty when status did not say.
+
+    That it is tried again by itself was true while it waited, and is not any more.
+    """
     ready = conditions.find(situation.status.conditions, READY)
-    return "" if ready is None or ready.reason == "Starting" else f": {ready.message.rstrip('.')}"
+    if ready is None or ready.reason == "Starting":
+        return ""
+    return f": {ready.message.rstrip('.').removesuffix(TRIED_AGAIN)}"
 
 
 def unchanged(situation: Situation) -> Status | None:

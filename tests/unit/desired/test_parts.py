@@ -39,7 +39,7 @@ def test_a_foreign_text_becomes_one_bounded_line() -> None:
 
 def test_a_refusals_words_are_sentences() -> None:
     claim = conditions.refused("Ready", refuse("start_timeout", "It took too long"))  # type: ignore[arg-type]
-    assert claim.message.startswith("It took too long. Read")
+    assert claim.message.startswith("It took too long. Correct")
 
 
 def test_a_pod_is_ours_only_when_everything_agrees() -> None:
