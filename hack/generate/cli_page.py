@@ -15,10 +15,10 @@ from sandhold.cli.failures import MEANINGS
 from sandhold.cli.shapes import Shape
 
 _INTRODUCTION = (
-    "`sandhold`, or `kubectl sandhold` as a plugin of kubectl, is installed by `pip install '.[cli]'` from a clone; it "
-    "is in the image `sandhold`, too. It uses the kubeconfig and the rights of whoever calls it. Output is for "
-    "standard output, everything else for standard error. Tables have colours on a terminal, unless `NO_COLOR` is set, and are "
-    "plain columns elsewhere."
+    "`sandhold`, or `kubectl sandhold` as a plugin of kubectl, is installed by `pip install '.[cli]'` from a clone; "
+    "it is in the image `sandhold`, too. It uses the kubeconfig and the rights of whoever calls it. Output is for "
+    "standard output, everything else for standard error. Tables have colours on a terminal, unless `NO_COLOR` is "
+    "set, and are plain columns elsewhere."
 )
 _FAILURES = (
     "A failure is two lines on standard error, what happened and what to do next, and one of these exit codes. "
