@@ -5,6 +5,7 @@ Both runtimes at once, each fault with agents of its own: they have nothing to d
 
 import json
 import subprocess
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
@@ -98,9 +99,7 @@ def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> 
     for session in swapping.values():
         until("the race is on", lambda session=session: len(session.shell("ls race").split()) > 5, seconds=SLOW_SECONDS)  # type: ignore[misc]
         calm = _checkpoint(session.status())
-        session.wait(
-            "a checkpoint in the race", lambda status, calm=calm: _checkpoint(status) > calm, seconds=SLOW_SECONDS
-        )  # type: ignore[misc]
+        session.wait("a checkpoint in the race", _newer_than(calm), seconds=SLOW_SECONDS)
         session.set_mode("Suspended")
     for session in sessions.values():
         session.wait_phase("Suspended", STOP_SECONDS + SLOW_SECONDS)
@@ -113,6 +112,10 @@ def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> 
         after[key] = [*stable(session), *smuggled]
     for key, fault in faults:
         fault.judge_workspace(before[key], after[key], is_same_pod=sessions[key].pod_uid() == first[key])
+
+
+def _newer_than(number: int) -> Callable[[Object], bool]:
+    return lambda status: _checkpoint(status) > number
 
 
 def _checkpoint(status: Object) -> int:
