@@ -101,3 +101,10 @@ def test_what_is_gone_is_reported_too() -> None:
     empty = inventory.Inventory(*(frozenset[str]() for _ in range(6)))
     one = inventory.Inventory(frozenset({"1 etcd"}), *(frozenset[str]() for _ in range(5)))
     assert empty.difference(one) == ["processes: gone: 1 etcd"]
+
+
+def test_a_cgroup_of_somebody_who_ended_is_no_difference_and_a_new_one_is() -> None:
+    empty = inventory.Inventory(*(frozenset[str]() for _ in range(6)))
+    other = inventory.Inventory(*(frozenset[str]() for _ in range(5)), frozenset({"/sys/fs/cgroup/somebody"}))
+    assert empty.difference(other) == []
+    assert other.difference(empty) == ["cgroups: left behind: /sys/fs/cgroup/somebody"]
