@@ -89,17 +89,3 @@ def test_a_session_made_anew_under_its_name_finds_its_workspace(field: Field) ->
     session.wait_phase("Ready")
     assert session.shell("cat kept").strip() == "kept"
     assert session.status()["recovery"] == "Restored"
-
-
-@pytest.mark.parametrize("tier", ["runc", "gvisor"])
-def test_work_survives_somebody_who_deletes_the_pod(field: Field, tier: str) -> None:
-    """The grace of the pod is used for the archive, and the next pod has what the agent wrote a moment before."""
-    field.sandbox("coder", tier)
-    session = field.session("quill", "coder")
-    session.wait_phase("Ready")
-    session.shell("echo unsaved > work")
-    first = session.pod_uid()
-    field.cluster.kubectl("delete", "pod", "-n", field.namespace, session.status()["podName"], "--wait=false")
-    session.wait("another pod", lambda status: status.get("podUid") not in (None, first), 90)
-    assert session.status()["recovery"] == "Repaired"
-    assert session.shell("cat work").strip() == "unsaved"
