@@ -69,7 +69,10 @@ func (c *Conn) await() error {
 	if c.patience > 0 {
 		deadline = time.Now().Add(c.patience)
 	}
-	return c.inner.SetReadDeadline(deadline)
+	if err := c.inner.SetReadDeadline(deadline); err != nil {
+		return connectionError(err)
+	}
+	return nil
 }
 
 // Close ends the connection, and with it whatever waits for it.
@@ -81,7 +84,7 @@ func (c *Conn) frame() (byte, int, error) {
 	err := c.await()
 	c.waiting.Unlock()
 	if err != nil {
-		return 0, 0, connectionError(err)
+		return 0, 0, err
 	}
 	var header [headerSize]byte
 	if _, err := io.ReadFull(c.reader, header[:]); err != nil {

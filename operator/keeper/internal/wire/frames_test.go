@@ -160,3 +160,12 @@ func TestAWriteThatWaitsHoldsOnWhileThePeerSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A verdict may close the connection at any moment: whoever changes the patience then has met a broken connection too.
+func TestPatienceWithAClosedConnectionIsAFailureOfTheConnection(t *testing.T) {
+	ours, _ := pair(t)
+	ours.Close()
+	if err := ours.Patience(time.Second); !errors.Is(err, ErrConnection) {
+		t.Fatalf("%v is no failure of the connection", err)
+	}
+}
