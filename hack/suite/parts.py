@@ -83,7 +83,7 @@ _INSTALLED = "install"
 PROGRAMS = (
     _pytest("wiring", "tests/wiring", seconds=600, needs=(_BUILT,)),
     _pytest("chart", "tests/chart", seconds=300, needs=(_BUILT,)),
-    _pytest("programs", *_EACH_CPU, "tests/programs", seconds=1200, needs=(_BUILT,)),
+    _pytest("programs", "tests/programs", seconds=1200, needs=(_BUILT,)),
 )
 
 CLUSTER = (

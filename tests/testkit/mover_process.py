@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testkit.api_server import free_ports
 from testkit.pki import Installation
-from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, free_port
+from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from testkit.token_review_server import OWN_TOKEN, TokenReviewServer
 from testkit.wire_keeper import Peer, dialled, hello
 
@@ -59,8 +60,8 @@ class MoverProcess:
     def __init__(self, folder: Path, installation: Installation, reviews: TokenReviewServer) -> None:
         self.installation = installation
         self.reviews = reviews
-        self.keeper_port, self.operator_port, self.canary_port = (free_port() for _ in range(3))
-        self.health_port, self.metrics_port = free_port(), free_port()
+        ports = free_ports(5)
+        self.keeper_port, self.operator_port, self.canary_port, self.health_port, self.metrics_port = ports
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder / "log"
