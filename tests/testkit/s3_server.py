@@ -18,6 +18,7 @@ from botocore.config import Config
 from testbed.build import build_all
 from testbed.components import COMPONENTS
 from testbed.places import cache
+from testkit.api_server import free_ports
 
 ACCESS_KEY = "test-access"
 SECRET_KEY = "test-secret-key"
@@ -27,10 +28,7 @@ _START_SECONDS = 20.0
 
 def free_port() -> int:
     """A port on loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 def binary() -> Path:
@@ -66,6 +64,7 @@ class S3Server:
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
             except OSError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
                     raise
                 time.sleep(0.02)
             else:
