@@ -14,13 +14,13 @@ from prometheus_client import Counter
 
 from sandhold import metrics
 from sandhold.api.meta import Condition
+from sandhold.api.session import REST
 from sandhold.cluster.apply import Outcome
 from sandhold.cluster.memory import Recent
 from sandhold.desired.plan import Plan
 from sandhold.desired.world import Manifest, Present, SandboxWorld, SessionWorld
-from sandhold.reasons import ACCEPTED, SNAPSHOTTED, RefusalCode, camel_case
+from sandhold.reasons import ACCEPTED, SNAPSHOTTED, RefusalCode, camel_case, known_code
 
-AT_REST = ("Suspended", "Finished", "Failed")
 _CODES = {camel_case(code): str(code) for code in RefusalCode}
 
 
@@ -64,7 +64,7 @@ class Measured:
             stop = _Stop(began if before.phase != "Stopping" else self._stopping_since(world, began))
             self._stops.put(uid, stop)
         if stop is not None:
-            is_gone = phase in AT_REST or plan.finalizer_remove is not None
+            is_gone = phase in REST or plan.finalizer_remove is not None
             self._follow_stop(stop, world, tier, is_gone=is_gone)
             if is_gone or phase != "Stopping":
                 self._stops.pop(uid)
@@ -86,7 +86,7 @@ class Measured:
         before, phase = world.session.status, after.get("phase")
         code = (after.get("refusal") or {}).get("code")
         if code and (before.refusal is None or before.refusal.code != code):
-            metrics.REFUSALS.labels("SandboxSession", code if code in set(RefusalCode) else "other").inc()
+            metrics.REFUSALS.labels("SandboxSession", known_code(code) or "other").inc()
         if phase and phase != before.phase:
             metrics.TRANSITIONS.labels(phase).inc()
         metrics.PODS_LOST.inc(max(0, (after.get("restarts") or 0) - (before.restarts or 0)))

@@ -257,6 +257,20 @@ REFUSALS = MappingProxyType(
 )
 
 
+_CODES = frozenset(RefusalCode)
+
+
+def known_code(text: str) -> RefusalCode | None:
+    """The code that a text is; None for that of another version, or for what is no code at all."""
+    return RefusalCode(text) if text in _CODES else None
+
+
+def explained(text: str) -> Explained | None:
+    """What a code means that a keeper, a mover or a status names; None for one that is not known here."""
+    known = known_code(text)
+    return REFUSALS[known] if known is not None else None
+
+
 def camel_case(code: str) -> str:
     """A snake_case code as a CamelCase reason."""
     return "".join(part.capitalize() for part in code.split("_"))

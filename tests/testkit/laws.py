@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from sandhold import names
+from sandhold.api.meta import moment
 from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, to_yaml
 from sandhold.desired.sandbox import plan_sandbox
-from sandhold.desired.seen import moment
 from sandhold.desired.session import plan_session
 from sandhold.desired.situation import OVERDUE_SECONDS, SETTLE_SECONDS
 from sandhold.desired.world import KubeObject, Present, SandboxWorld, SessionWorld, Unknown

@@ -11,12 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sandhold import names
-from sandhold.api.meta import time_text
+from sandhold.api.meta import moment, time_text
 from sandhold.api.sandbox import AgentSandbox
 from sandhold.api.session import SandboxSession
 from sandhold.desired.plan import Apply, Create, Delete, Event, Fence, Order, Plan, WriteStatus
 from sandhold.desired.pod import grace_seconds
-from sandhold.desired.seen import moment
 from sandhold.desired.world import (
     ABSENT,
     Evidence,

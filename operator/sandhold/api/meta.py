@@ -4,7 +4,7 @@ Only what Sandhold reads is here. Foreign objects (pods, policies) never come in
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, PlainSerializer
 
@@ -18,6 +18,17 @@ def _whole_second(moment: datetime) -> datetime:
 def time_text(moment: datetime) -> str:
     """A moment as Kubernetes writes it: UTC, whole seconds."""
     return _whole_second(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(text: Any) -> datetime | None:
+    """A timestamp of the API server's; None for what is none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
 
 
 Time = Annotated[AwareDatetime, AfterValidator(_whole_second), PlainSerializer(time_text, return_type=str)]

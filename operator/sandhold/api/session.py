@@ -15,6 +15,8 @@ from sandhold.api.texts import name_rule
 
 OperatingMode = Literal["Running", "Suspended"]
 SessionPhase = Literal["Starting", "Ready", "Stopping", "Suspended", "Finished", "Failed"]
+REST: frozenset[SessionPhase] = frozenset({"Suspended", "Finished", "Failed"})
+"""The phases of a session that has no pod and wants none."""
 Recovery = Literal["Initialized", "Restored", "Repaired", "Reused"]
 StopReason = Literal[
     "Requested", "Deleted", "TtlExpired", "AgentExited", "Refused", "StartTimeout", "WorkspaceFull", "NodeCordoned"

@@ -4,6 +4,7 @@ import sys
 from contextlib import ExitStack
 
 from sandhold import names
+from sandhold.api.session import REST
 from sandhold.cli import terminal
 from sandhold.cli.call import Call
 from sandhold.cli.channels import Command, Streams, execute
@@ -54,6 +55,6 @@ def _pod_of(shape: SessionShape) -> str:
     why = "it is being deleted" if shape.deleting else f"{shape.reason or 'the operator has not seen it yet'}"
     said = f": {shape.message}" if shape.message and not shape.deleting else ""
     step = f"sandhold explain session/{shape.name} -n {shape.namespace}"
-    if shape.phase in ("Suspended", "Finished", "Failed"):
+    if shape.phase in REST:
         step = f"sandhold session resume {shape.name} --wait -n {shape.namespace}"
     raise CliError(f"{place}: not Ready: {why}{said}", step, ExitCode.NOT_READY)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sandhold.api.meta import time_text
+from sandhold.api.meta import moment, time_text
+from sandhold.api.sandbox import Lifecycle
+from sandhold.api.session import REST
 from sandhold.cli.reading import (
-    REST,
     archive_of,
     condition_of,
     conditions_of,
@@ -22,12 +23,10 @@ from sandhold.cli.reading import (
     status_of,
 )
 from sandhold.cli.shapes import ConditionShape, ExplanationShape, LimitShape
-from sandhold.cli.words import moment
 from sandhold.reasons import READY, RECONCILING, SNAPSHOTTED, STALLED
 
 Object = Mapping[str, Any]
-START_SECONDS = 300
-STOP_SECONDS = 600
+_DEFAULTS = Lifecycle()
 _SIGNS = frozenset({STALLED, RECONCILING})
 """Conditions that are as wished when they are False."""
 
@@ -196,11 +195,12 @@ def _limits(raw: Object, sandbox: Object | None, phase: Any) -> list[LimitShape]
     if status.get("expiresAt") and phase not in REST:
         limits.append(LimitShape(limit="ttlSeconds", at=str(status["expiresAt"]), then="it is suspended, archived"))
     if phase == "Starting":
-        seconds = lifecycle.get("startTimeoutSeconds", START_SECONDS)
+        seconds = lifecycle.get("startTimeoutSeconds", _DEFAULTS.start_timeout_seconds)
         then = f"a start of more than {seconds} s is given up; nothing of the workspace is touched"
         limits.append(LimitShape(limit="lifecycle.startTimeoutSeconds", at=None, then=then))
     if phase == "Stopping":
-        archived, seconds = condition_of(raw, SNAPSHOTTED), lifecycle.get("stopTimeoutSeconds", STOP_SECONDS)
+        archived = condition_of(raw, SNAPSHOTTED)
+        seconds = lifecycle.get("stopTimeoutSeconds", _DEFAULTS.stop_timeout_seconds)
         began = moment(archived.since) if archived is not None else None
         at = None if began is None else time_text(began + timedelta(seconds=seconds))
         then = "Stalled becomes True; the stop goes on and nothing is discarded"

@@ -3,12 +3,13 @@
 Every failure that a person can meet is one of these; nobody is shown a traceback.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any
+
+from sandhold.cluster.answers import names_an_object, status_of
 
 LONGEST = 600
 
@@ -82,7 +83,7 @@ class Asked:
 
 def answered(status: int, body: bytes, asked: Asked) -> CliError:
     """What an answer that is no success means."""
-    document = _status_of(body)
+    document = status_of(body)
     said = _line(document.get("message") or body[:LONGEST].decode(errors="replace") or "no message")
     match status:
         case 401:
@@ -130,25 +131,14 @@ def not_found(asked: Asked) -> CliError:
 
 
 def _absent(document: Mapping[str, Any], asked: Asked) -> CliError:
-    """A 404 about an object names it; one about a kind that is not served does not."""
-    details = document.get("details")
-    is_named = isinstance(details, Mapping) and bool(details.get("name"))
     is_always_served = "." not in asked.plural
-    if asked.name and (is_named or is_always_served):
+    if asked.name and (names_an_object(document) or is_always_served):
         return not_found(asked)
     return CliError(
         f"the cluster serves no {asked.kind} objects",
         "install Sandhold, or choose another cluster with --context",
         ExitCode.NOT_FOUND,
     )
-
-
-def _status_of(body: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return {}
-    return document if isinstance(document, Mapping) and document.get("kind") == "Status" else {}
 
 
 def _line(text: str) -> str:

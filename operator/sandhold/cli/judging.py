@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from sandhold.api.session import REST
 from sandhold.cli.failures import CliError, ExitCode
-from sandhold.cli.reading import REST, condition_of, refusal_of, status_of
+from sandhold.cli.reading import condition_of, refusal_of, status_of
 from sandhold.reasons import READY, SNAPSHOTTED, STALLED
 
 Object = dict[str, Any]

@@ -14,10 +14,9 @@ from sandhold.cli.shapes import (
     SessionShape,
     SnapshotShape,
 )
-from sandhold.reasons import READY, REFUSALS, RefusalCode
+from sandhold.reasons import READY, explained
 
 Object = Mapping[str, Any]
-REST = frozenset({"Suspended", "Finished", "Failed"})
 
 
 def status_of(raw: Object) -> Mapping[str, Any]:
@@ -62,7 +61,7 @@ def refusal_of(raw: Object) -> RefusalShape | None:
     if not refusal:
         return None
     code = str(refusal.get("code", ""))
-    known = REFUSALS[RefusalCode(code)] if code in set(RefusalCode) else None
+    known = explained(code)
     return RefusalShape(
         code=code,
         message=str(refusal.get("message", "")),

@@ -6,13 +6,14 @@ import time
 import typer
 
 from sandhold import names
+from sandhold.api.session import REST
 from sandhold.cli import judging
 from sandhold.cli.api import Api, Object
 from sandhold.cli.call import Call, Output
 from sandhold.cli.failures import CliError, ExitCode
 from sandhold.cli.opening import USUAL_SECONDS, WAIT_SECONDS, opened
 from sandhold.cli.printing import Column, fields, note, show, show_list, write
-from sandhold.cli.reading import REST, numbered, session_shape, spec_of, status_of
+from sandhold.cli.reading import numbered, session_shape, spec_of, status_of
 from sandhold.cli.shapes import RemovedShape, SessionShape
 from sandhold.cli.waiting import SESSION, wait_for
 from sandhold.cli.words import age

@@ -2,14 +2,7 @@
 
 from datetime import UTC, datetime
 
-
-def moment(text: str | None) -> datetime | None:
-    """A time of the API server's; None for what is none."""
-    try:
-        found = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return found if found is not None and found.tzinfo is not None else None
+from sandhold.api.meta import moment
 
 
 def age(text: str | None, now: datetime | None = None) -> str:

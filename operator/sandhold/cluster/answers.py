@@ -37,7 +37,7 @@ class Answer:
 
 def error_of(answer: Answer, what: str, *, patch_with_tests: bool = False) -> SandholdError:
     """The error that an answer stands for; `what` says in words what was asked for."""
-    status = _status_of(answer.body)
+    status = status_of(answer.body)
     text = f"{what}: {_message(status, answer)}"
     error: SandholdError
     match answer.status:
@@ -60,11 +60,15 @@ def error_of(answer: Answer, what: str, *, patch_with_tests: bool = False) -> Sa
 
 
 def _absent(status: Mapping[str, Any], text: str) -> SandholdError:
-    """A 404 about an object names it; one about a path that is not served (a CRD is missing) does not."""
-    details = status.get("details")
-    if isinstance(details, Mapping) and details.get("name"):
+    if names_an_object(status):
         return NotFoundError(text)
     return UnavailableError(f"{text}; is the kind installed?")
+
+
+def names_an_object(status: Mapping[str, Any]) -> bool:
+    """A 404 about an object names it; one about a path that is not served (a CRD is missing) does not."""
+    details = status.get("details")
+    return isinstance(details, Mapping) and bool(details.get("name"))
 
 
 def _forbidden(status: Mapping[str, Any], text: str) -> SandholdError:
@@ -75,7 +79,8 @@ def _forbidden(status: Mapping[str, Any], text: str) -> SandholdError:
     return ForbiddenError(text)
 
 
-def _status_of(body: bytes) -> Mapping[str, Any]:
+def status_of(body: bytes) -> Mapping[str, Any]:
+    """The Status object in an answer; empty where there is none."""
     try:
         document = json.loads(body)
     except ValueError:

@@ -12,7 +12,7 @@ from sandhold.desired.plan import Order
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Absent, Present, StoreTrouble, Unknown
-from sandhold.reasons import REFUSALS, RefusalCode, camel_case
+from sandhold.reasons import RefusalCode, camel_case, explained
 
 SHORTEST_DELAY = 2.0
 LONGEST_DELAY = 30.0
@@ -148,6 +148,6 @@ def _reported(situation: Situation) -> datetime | None:
 
 def _trouble(code: str, message: str) -> Trouble:
     """A refusal's words as trouble: what happened, then what to do."""
-    known = REFUSALS.get(RefusalCode(code)) if code in set(RefusalCode) else None
+    known = explained(code)
     action = known.action if known is not None else "It is tried again by itself."
     return Trouble(camel_case(code), conditions.sentences(message or "It failed without a message", action))

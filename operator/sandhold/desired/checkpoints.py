@@ -12,7 +12,7 @@ from sandhold.desired.conditions import Claim, unknown, yes
 from sandhold.desired.plan import Create, Event, WriteStatus
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Present
-from sandhold.reasons import REFUSALS, SNAPSHOTTED, RefusalCode
+from sandhold.reasons import SNAPSHOTTED, explained
 
 STORED = "Checkpointed"
 FAILED = "CheckpointFailed"
@@ -46,7 +46,7 @@ def snapshotted(situation: Situation) -> Claim:
 def _failed(situation: Situation) -> Claim:
     """In our own words alone: a keeper's change with every attempt."""
     code = situation.report.archive_code
-    known = REFUSALS.get(RefusalCode(code)) if code in set(RefusalCode) else None
+    known = explained(code)
     why = conditions.sentences(known.sentence, known.action) if known is not None else "The pod's keeper says no more."
     message = f"The last checkpoint could not be stored; the session runs on and it is tried again. {why}"
     return yes(SNAPSHOTTED, FAILED, message) if situation.content is not None else unknown(SNAPSHOTTED, FAILED, message)
@@ -54,8 +54,5 @@ def _failed(situation: Situation) -> Claim:
 
 def failure(situation: Situation, new: Mapping[str, Any] | None) -> tuple[Event, ...]:
     """The Event of a checkpoint that could not be stored, once: with the status that says so first."""
-    before = conditions.find(situation.status.conditions, SNAPSHOTTED)
-    if new is None or (before is not None and before.reason == FAILED):
-        return ()
-    said = [one for one in new["conditions"] if one["type"] == SNAPSHOTTED and one["reason"] == FAILED]
-    return tuple(Event("Warning", FAILED, one["message"]) for one in said)
+    said = conditions.newly_said(situation.status.conditions, new, SNAPSHOTTED, FAILED)
+    return tuple(Event("Warning", FAILED, message) for message in said)

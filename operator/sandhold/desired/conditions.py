@@ -1,8 +1,9 @@
 """Claims into conditions: fixed order, and a transition time that moves only when the status of a condition moves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sandhold.api.meta import Condition, ConditionStatus
 from sandhold.reasons import CONDITION_TYPES, Refusal
@@ -59,6 +60,14 @@ def settle(
 def find(conditions: Iterable[Condition], name: str) -> Condition | None:
     """The condition of a type, if it is there."""
     return next((condition for condition in conditions if condition.type == name), None)
+
+
+def newly_said(before: Iterable[Condition], new: Mapping[str, Any] | None, name: str, reason: str) -> Iterator[str]:
+    """The message of a condition that a new status gives for this reason, when the one before gave another."""
+    known = find(before, name)
+    if new is None or (known is not None and known.reason == reason):
+        return
+    yield from (one["message"] for one in new["conditions"] if (one["type"], one["reason"]) == (name, reason))
 
 
 def printable(text: str, limit: int = LONGEST_MESSAGE) -> str:

@@ -14,7 +14,15 @@ from sandhold.desired.runtime import Runtime, runtime_of
 from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Evidence, Present, Unknown
-from sandhold.reasons import EGRESS_VERIFIED, RUNTIME_VERIFIED, WORKSPACE_READY, Refusal, RefusalCode, refuse
+from sandhold.reasons import (
+    EGRESS_VERIFIED,
+    RUNTIME_VERIFIED,
+    WORKSPACE_READY,
+    Refusal,
+    RefusalCode,
+    known_code,
+    refuse,
+)
 
 _RETRYABLE = frozenset({"snapshot_store_unavailable"})
 _SOURCE_MISSING = "EntrySourceMissing"
@@ -86,7 +94,7 @@ def _failed(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:
     code = report.workspace_code
     message = report.workspace_message.rstrip(".") or "The keeper gave no message"
     if code not in _RETRYABLE:
-        known = RefusalCode(code) if code in set(RefusalCode) else RefusalCode.WORKSPACE_SETUP_FAILED
+        known = known_code(code) or RefusalCode.WORKSPACE_SETUP_FAILED
         return Step(refusal=(WORKSPACE_READY, refuse(known, f"The workspace could not be prepared: {message}")))
     why = Trouble("SnapshotStoreUnavailable", f"The archive could not be fetched: {message}. It is tried again.")
     delay = archiving.retry_in(situation, situation.seconds_since(pod.created))

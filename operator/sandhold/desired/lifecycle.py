@@ -14,12 +14,11 @@ rest: it is looked at anew at every change.
 from datetime import datetime, timedelta
 
 from sandhold import names
-from sandhold.api.session import SandboxSession, StopReason
+from sandhold.api.session import REST, SandboxSession, StopReason
 from sandhold.desired import conditions, placement, size_guard
 from sandhold.desired.situation import Situation
 from sandhold.reasons import POD_READY, SNAPSHOTTED
 
-REST = frozenset({"Suspended", "Finished", "Failed"})
 MOST_RESTARTS = 5
 EXIT_SECONDS = 1.5
 LEFT_SECONDS = 60

@@ -7,7 +7,7 @@ from sandhold.desired.lifecycle import MOST_RESTARTS
 from sandhold.desired.plan import Event
 from sandhold.desired.situation import Situation
 from sandhold.desired.world import Manifest, StoreTrouble
-from sandhold.reasons import Refusal, RefusalCode, refuse
+from sandhold.reasons import Refusal, RefusalCode, known_code, refuse
 
 
 def history_refusal(situation: Situation) -> Refusal | None:
@@ -16,7 +16,7 @@ def history_refusal(situation: Situation) -> Refusal | None:
     if isinstance(history, StoreTrouble):
         if history.retryable:
             return None
-        known = RefusalCode(history.code) if history.code in set(RefusalCode) else RefusalCode.INVALID_SNAPSHOT
+        known = known_code(history.code) or RefusalCode.INVALID_SNAPSHOT
         return refuse(known, history.message or "The last archive of the workspace cannot be used")
     if situation.history is None:
         return None

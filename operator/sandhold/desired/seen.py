@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sandhold import names
+from sandhold.api.meta import moment
 from sandhold.api.session import SandboxSession
 from sandhold.desired import ownership
 from sandhold.desired.plan import Reference
@@ -86,17 +87,6 @@ def see_pod(pod: KubeObject, session: SandboxSession) -> SeenPod | None:
         address=status.get("podIP") or None,
         node=spec.get("nodeName") or None,
     )
-
-
-def moment(text: Any) -> datetime | None:
-    """A timestamp of the API server's; None for what is none."""
-    if not isinstance(text, str):
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None
 
 
 def keeper_since(pod: KubeObject) -> datetime | None:

@@ -18,8 +18,6 @@ from sandhold.desired.world import Guard
 from sandhold.reasons import WORKSPACE_READY
 
 REASON = "WorkspaceFull"
-_LIMIT_FACTOR = 2
-"""The hard limit of the volume is so many times what it is meant to hold (`volumes.workspace_bytes`)."""
 _FULL = frozenset({"Full", "Critical"})
 
 
@@ -30,7 +28,7 @@ def wanted_guard(situation: Situation, pod: SeenPod) -> Guard | None:
         return None
     interval = sandbox.spec.snapshot.interval_seconds if situation.keeps_archives else 0
     level = situation.report.guard.level if situation.report.guard is not None else "Normal"
-    return Guard(level, limit // _LIMIT_FACTOR, limit, interval)
+    return Guard(level, limit // volumes.LIMIT_FACTOR, limit, interval)
 
 
 def is_critical(situation: Situation) -> bool:
@@ -72,11 +70,8 @@ def workspace_claim(situation: Situation, verified: Claim) -> Claim:
 
 def rise(situation: Situation, new: Mapping[str, Any] | None) -> tuple[Event, ...]:
     """The Event of a workspace that became too full, once: with the status that says so first."""
-    before = conditions.find(situation.status.conditions, WORKSPACE_READY)
-    if new is None or (before is not None and before.reason == REASON):
-        return ()
-    said = [one for one in new["conditions"] if one["type"] == WORKSPACE_READY and one["reason"] == REASON]
-    return tuple(Event("Warning", REASON, one["message"]) for one in said)
+    said = conditions.newly_said(situation.status.conditions, new, WORKSPACE_READY, REASON)
+    return tuple(Event("Warning", REASON, message) for message in said)
 
 
 def _limit(pod: SeenPod) -> int | None:

@@ -11,12 +11,11 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from sandhold import names
-from sandhold.api.meta import Condition
+from sandhold.api.meta import Condition, moment
 from sandhold.api.session import SandboxSession
 from sandhold.api.snapshot import SandboxSnapshotStatus, SessionReference
 from sandhold.desired import conditions, ownership
 from sandhold.desired.plan import Create, Reference, WriteStatus
-from sandhold.desired.seen import moment
 from sandhold.desired.world import KubeObject, Manifest
 from sandhold.reasons import READY
 

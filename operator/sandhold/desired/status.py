@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sandhold import names
-from sandhold.api.session import RefusalState, SessionPhase, Slot, StopReason
+from sandhold.api.session import REST, RefusalState, SessionPhase, Slot, StopReason
 from sandhold.backends.admit import Admission
 from sandhold.desired import checkpoints, claims, conditions, indexing, size_guard
 from sandhold.desired.conditions import Claim, no, refused, yes
@@ -99,7 +99,7 @@ def waiting(situation: Situation, about: str, trouble: Trouble) -> Status | None
 
 def turned_away(situation: Situation, refusal: Refusal, about: str = ADMITTED) -> Status | None:
     """A start that is refused as things are. It is tried again by itself when they change."""
-    at_rest = situation.status.phase in ("Suspended", "Finished", "Failed")
+    at_rest = situation.status.phase in REST
     phase: SessionPhase = situation.status.phase if at_rest and situation.status.phase is not None else "Failed"
     said = [
         refused(READY, refusal),

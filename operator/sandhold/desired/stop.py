@@ -45,7 +45,8 @@ def _with_pod(situation: Situation, reason: StopReason, pod: SeenPod) -> Plan:
         foreign = indexing.index_trouble(situation)
         if foreign is not None:
             return _hold(situation, reason, foreign)
-        return Plan(writes=indexing.index_writes(situation), events=_archived_event(situation), wake_after=WAIT_SECONDS)
+        writes = indexing.index_writes(situation)
+        return Plan(writes=writes, events=_archived_event(situation) if writes else (), wake_after=WAIT_SECONDS)
     return _archive(situation, reason, pod)
 
 
@@ -254,7 +255,5 @@ def _stopping(situation: Situation, reason: StopReason, trouble: Trouble | None)
 
 
 def _archived_event(situation: Situation) -> tuple[Event, ...]:
-    if not indexing.index_writes(situation):
-        return ()
     number = loss.numbered(situation.final_archive)
     return (Event("Normal", "Archived", f"Archive {number} of the workspace is stored and verified."),)

@@ -28,6 +28,8 @@ TOKEN_SECONDS = 3600
 MOVER_ADDRESS_FILE = "mover-address"
 MOVER_CA_FILE = "mover-ca"
 
+LIMIT_FACTOR = 2
+"""The hard limit of the workspace volume is so many times what it is meant to hold."""
 _MEBIBYTE = 1 << 20
 _SMALL_BYTES = 64 * _MEBIBYTE
 _HINTS_BYTES = 4 * _MEBIBYTE
@@ -41,7 +43,7 @@ _SOURCE_MODE = 0o440
 
 def workspace_bytes(sandbox: AgentSandbox) -> int:
     """Hard limit of the workspace volume."""
-    return 2 * quantity_bytes(sandbox.spec.workspace.size)
+    return LIMIT_FACTOR * quantity_bytes(sandbox.spec.workspace.size)
 
 
 def _scratch_bytes(sandbox: AgentSandbox) -> int:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from sandhold import names
+from sandhold.api.meta import moment
 from sandhold.desired import conditions, ownership, seen, snapshot
 from sandhold.desired.conditions import no, yes
 from sandhold.desired.plan import Create, Delete, Event, Fence, Order, Plan, Reference, WriteStatus, to_yaml
@@ -76,7 +77,7 @@ def test_the_times_of_a_pod_that_somebody_deletes() -> None:
 
 @pytest.mark.parametrize("text", [None, 5, "", "yesterday", "2026-03-01T12:00:00", "2026-13-01T12:00:00Z"])
 def test_what_is_no_moment_is_none(text: Any) -> None:
-    assert seen.moment(text) is None
+    assert moment(text) is None
 
 
 @pytest.mark.parametrize(
