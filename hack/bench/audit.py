@@ -35,7 +35,11 @@ class Written:
 
 def now() -> str:
     """This moment as the audit log spells it: both clocks are this machine's."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return _spelled(datetime.now(UTC))
+
+
+def _spelled(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def writes(begin: str, end: str) -> list[Written]:
@@ -52,8 +56,7 @@ def _lines(begin: str) -> Iterator[str]:
 
 
 def _last_change(path: Path) -> str:
-    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    return changed.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return _spelled(datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
 def _counted(line: str) -> Written | None:

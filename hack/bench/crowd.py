@@ -48,11 +48,8 @@ def measure(cluster: Cluster) -> dict[str, Any]:
 def _stop_all(cluster: Cluster, names: list[str]) -> float:
     began = time.monotonic()
 
-    def suspend(name: str) -> None:
-        cluster.patch("SandboxSession", starts.NAMESPACE, name, {"spec": {"operatingMode": "Suspended"}})
-
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(suspend, names))
+        list(pool.map(lambda name: starts.set_mode(cluster, name, "Suspended"), names))
     until("all of them are Suspended", lambda: _count(cluster, names, "Suspended") == len(names), seconds=_LONGEST)
     taken = time.monotonic() - began
     for name in names:

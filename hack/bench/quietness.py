@@ -44,7 +44,7 @@ def _settle() -> None:
 
 
 def _suspend(cluster: Cluster, name: str) -> None:
-    cluster.patch("SandboxSession", starts.NAMESPACE, name, {"spec": {"operatingMode": "Suspended"}})
+    starts.set_mode(cluster, name, "Suspended")
 
     def is_suspended() -> bool:
         found = cluster.get("SandboxSession", starts.NAMESPACE, name)

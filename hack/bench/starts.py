@@ -61,6 +61,11 @@ def session(cluster: Cluster, of: str, name: str) -> float:
     return _timed(cluster, document(of, name), lambda found: found.get("status", {}).get("phase") == "Ready")
 
 
+def set_mode(cluster: Cluster, name: str, mode: str) -> None:
+    """Ask a session to be `Running` or `Suspended`."""
+    cluster.patch("SandboxSession", NAMESPACE, name, {"spec": {"operatingMode": mode}})
+
+
 def bare_pod(cluster: Cluster, model: Object, name: str) -> float:
     """Milliseconds from the POST of a bare pod until its condition Ready."""
     bare = {

@@ -33,13 +33,15 @@ def real_mover(tmp_path: Path, reviews: TokenReviewServer) -> Iterator[MoverProc
     for folder in ("s3", "mover"):
         (tmp_path / folder).mkdir()
     s3 = S3Server(tmp_path / "s3")
-    s3.start()
     mover = MoverProcess(tmp_path / "mover", Installation.new(), reviews)
-    mover.use(s3)
-    mover.start()
-    yield mover
-    mover.kill()
-    s3.stop()
+    try:
+        s3.start()
+        mover.use(s3)
+        mover.start()
+        yield mover
+    finally:
+        mover.kill()
+        s3.stop()
 
 
 def move_in(pod: KeeperPod, mover: MoverProcess, identity: Pod) -> None:
@@ -70,6 +72,17 @@ async def order(operator: Peer, identity: Pod, **fields: Any) -> None:
     )
 
 
+async def set_to_work(operator: Peer, pod: KeeperPod, identity: Pod) -> None:
+    """A first epoch with an empty workspace, its gate open and its agent running."""
+    await report(operator, identity, lambda r: r["workspace"]["state"] == "Empty")
+    await order(operator, identity, **prepare(epoch=1, slot=identity.slot))
+    await report(operator, identity, lambda r: r["workspace"]["state"] == "Ready")
+    pod.start_init()
+    waiting = await report(operator, identity, lambda r: r["gate"]["challenge"])
+    await order(operator, identity, verb="open", challenge=waiting["gate"]["challenge"], word=word(pod))
+    await report(operator, identity, lambda r: r["agent"]["state"] == "Running")
+
+
 async def test_checkpoints_and_the_final_archive_of_a_pod_that_leaves_need_no_operator(
     real_mover: MoverProcess, reviews: TokenReviewServer
 ) -> None:
@@ -78,14 +91,7 @@ async def test_checkpoints_and_the_final_archive_of_a_pod_that_leaves_need_no_op
     with KeeperPod() as pod:
         async with real_mover.operator() as operator:
             move_in(pod, real_mover, identity)
-            await report(operator, identity, lambda r: r["workspace"]["state"] == "Empty")
-            await order(operator, identity, **prepare(epoch=1, slot=identity.slot))
-            await report(operator, identity, lambda r: r["workspace"]["state"] == "Ready")
-            pod.start_init()
-            waiting = await report(operator, identity, lambda r: r["gate"]["challenge"])
-            challenge = waiting["gate"]["challenge"]
-            await order(operator, identity, verb="open", challenge=challenge, word=word(pod))
-            await report(operator, identity, lambda r: r["agent"]["state"] == "Running")
+            await set_to_work(operator, pod, identity)
             expires = int(time.time()) + 3600
             for final in (False, True):
                 shown = grant("archive", identity.uid, identity.slot, sequence=1, final=final)
@@ -120,14 +126,7 @@ async def test_a_workspace_goes_to_s3_and_comes_back_to_another_pod(
     async with real_mover.operator() as operator:
         with KeeperPod() as pod:
             move_in(pod, real_mover, first)
-            await report(operator, first, lambda r: r["workspace"]["state"] == "Empty")
-            await order(operator, first, **prepare(epoch=1, slot=first.slot))
-            await report(operator, first, lambda r: r["workspace"]["state"] == "Ready")
-            pod.start_init()
-            waiting = await report(operator, first, lambda r: r["gate"]["challenge"])
-            challenge = waiting["gate"]["challenge"]
-            await order(operator, first, verb="open", challenge=challenge, word=word(pod))
-            await report(operator, first, lambda r: r["agent"]["state"] == "Running")
+            await set_to_work(operator, pod, first)
             trees.build(ODD, pod.workspace, AGENT_UID)
             before = trees.walk(pod.workspace)
             await order(operator, first, verb="end", graceSeconds=1)
