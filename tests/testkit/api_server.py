@@ -7,6 +7,7 @@ the test cluster (`hack/cluster build`); nothing else of the test cluster is use
 import contextlib
 import json
 import os
+import random
 import secrets
 import signal
 import socket
@@ -220,11 +221,15 @@ class ApiServer:
         }
 
 
+_UNTRIED = random.sample(range(12000, 32000), 20000)
+"""No port twice in a process: among the thousands that a test run asks for, equal ones would not be rare."""
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago, below those that the kernel gives to connections that go out."""
     found: list[int] = []
     while len(found) < count:
-        port = 12000 + secrets.randbelow(20000)
+        port = _UNTRIED.pop()
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             found.append(port)
     return found

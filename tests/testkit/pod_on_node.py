@@ -50,13 +50,17 @@ class PodOnNode:
 
     def kill(self) -> int:
         """Kill all of its processes, keeper and agent alike; returns how many there were."""
-        killed = 0
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if self.uid in (folder / "cgroup").read_text():
-                    os.kill(int(folder.name), signal.SIGKILL)
-                    killed += 1
-        return killed
+        processes = [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if self._holds(folder)]
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):  # the first one of a gVisor sandbox takes the others with it
+                os.kill(process, signal.SIGKILL)
+        return len(processes)
+
+    def _holds(self, process: Path) -> bool:
+        try:
+            return self.uid in (process / "cgroup").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
 
     def _note(self, volume: str, name: str) -> Object:
         try:

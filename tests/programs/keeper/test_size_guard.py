@@ -71,7 +71,7 @@ async def test_a_full_one_is_stored_while_nobody_works_and_goes_on(pod: KeeperPo
     await mover.until_report(lambda r: r["guard"]["frozen"])
     await mover.until(lambda: mover.received)
     before = ticks(pod)
-    assert {state_of(pid) for pid in processes(pod)} <= {"T", "D"}
+    assert {state_of(pid) for pid in processes(pod)} <= {"T", "D", "Z"}
     assert ticks(pod) == before
     mover.hold_verdicts.set()
     await mover.until_report(lambda r: not r["guard"]["frozen"])
@@ -87,7 +87,7 @@ async def test_near_its_limit_everybody_stays_stopped_until_the_end(pod: KeeperP
     await at_level(mover, "Critical")
     await mover.until_report(lambda r: r["guard"]["frozen"] and (r["archive"] or {}).get("state") == "Stored")
     before = ticks(pod)
-    assert {state_of(pid) for pid in processes(pod)} <= {"T", "D"}
+    assert {state_of(pid) for pid in processes(pod)} <= {"T", "D", "Z"}
     assert ticks(pod) == before
 
     await mover.order(verb="end", graceSeconds=20)
@@ -119,7 +119,7 @@ async def test_a_keeper_that_restarts_near_the_limit_keeps_everybody_stopped_and
     report = await mover.until_report(lambda r: r["guard"]["frozen"])
     assert report["guard"]["level"] == "Critical"
     before = ticks(pod)
-    assert {state_of(pid) for pid in processes(pod)} <= {"T", "D"}
+    assert {state_of(pid) for pid in processes(pod)} <= {"T", "D", "Z"}
     assert ticks(pod) == before
 
     await guard(mover, size=SIZE, limit=100 * MIB)

@@ -86,7 +86,7 @@ func (s *survey) run() error {
 			name := here.pending[last]
 			here.pending = here.pending[:last]
 			if err := s.enter(here.fd, name); err != nil {
-				return atPath(join(s.way.path, name), err)
+				return err
 			}
 			continue
 		}
@@ -112,6 +112,9 @@ func (s *survey) list() error {
 		n, err := syscall.ReadDirent(here.fd, s.directory)
 		if err == syscall.EINTR {
 			continue
+		}
+		if err == syscall.ENOENT {
+			return nil // the folder was removed after it was opened
 		}
 		if err != nil || n == 0 {
 			return atPath(s.way.path, err)
@@ -189,9 +192,10 @@ func (s *survey) diskUse() int64 {
 
 // enter goes into a folder. One that has become something else since it was listed is no part of what was seen.
 func (s *survey) enter(dirfd int, name string) error {
+	path := join(s.way.path, name)
 	st, err := statAt(dirfd, name)
 	if err != nil {
-		return ignoreMoved(err)
+		return atPath(path, ignoreMoved(err))
 	}
 	if st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
 		return nil
@@ -206,7 +210,7 @@ func (s *survey) enter(dirfd int, name string) error {
 		return nil
 	}
 	if err != nil {
-		return ignoreMoved(err)
+		return atPath(path, ignoreMoved(err))
 	}
 	isOut := s.isLeftOut(name)
 	here, err := s.way.enter(name, fd)
@@ -214,7 +218,7 @@ func (s *survey) enter(dirfd int, name string) error {
 		if opened.wasOpenedUp {
 			err = errors.Join(err, ignoreGone(changeModeAt(dirfd, name, &st, opened.Mode&modeBits)))
 		}
-		return err
+		return atPath(path, err)
 	}
 	depth := len(s.way.folders)
 	if isOut && s.out == 0 {

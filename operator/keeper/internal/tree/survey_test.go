@@ -145,6 +145,26 @@ func TestTheDiskIsMeasuredAsItIs(t *testing.T) {
 	}
 }
 
+func TestAFolderThatIsRemovedOnceItIsOpenHasNoNames(t *testing.T) {
+	root := t.TempDir()
+	must(t, os.MkdirAll(root+"/gone/below", 0o755))
+	way, err := newWay(root)
+	must(t, err)
+	fd, err := openFolderAt(way.here().fd, "gone")
+	must(t, err)
+	here, err := way.enter("gone", fd)
+	must(t, err)
+	must(t, os.RemoveAll(root+"/gone"))
+	s := &survey{way: way, directory: make([]byte, 32<<10)}
+	must(t, s.list())
+	names, err := namesIn(here.fd)
+	must(t, err)
+	if len(here.pending)+len(names) > 0 {
+		t.Fatal(here.pending, names)
+	}
+	must(t, way.close())
+}
+
 func TestATreeThatChangesUnderTheSurveyDoesNotEndIt(t *testing.T) {
 	root := aTree(t)
 	stop, done := make(chan struct{}), make(chan struct{})

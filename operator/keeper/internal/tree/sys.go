@@ -156,7 +156,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// namesIn lists a folder.
+// namesIn lists a folder. One that was removed after it was opened has no names.
 func namesIn(fd int) ([]string, error) {
 	var names []string
 	buffer := make([]byte, 32<<10)
@@ -164,6 +164,9 @@ func namesIn(fd int) ([]string, error) {
 		n, err := syscall.ReadDirent(fd, buffer)
 		if err == syscall.EINTR {
 			continue
+		}
+		if err == syscall.ENOENT {
+			return nil, nil
 		}
 		if err != nil {
 			return nil, err
