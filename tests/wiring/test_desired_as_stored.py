@@ -59,6 +59,16 @@ async def test_a_pod_is_stored_as_it_was_asked_for(
     assert is_pod_of(stored, "demo", session)
 
 
+@pytest.mark.parametrize("cpu", ["0.3333", "0.0625", "62.5m", "100n", "1e-9", "123456789.123456789"])
+async def test_an_amount_that_the_server_rounds_is_no_alteration(
+    door: KubeDoor, asked: dict[str, Any], cpu: str
+) -> None:
+    asked["spec"]["containers"][0]["resources"] = {"limits": {"cpu": cpu}}
+    stored = await door.create(asked)
+    assert stored["spec"]["containers"][0]["resources"]["limits"]["cpu"] != cpu
+    assert pod_differences(asked, stored) == ()
+
+
 async def test_what_a_webhook_would_add_is_a_difference(door: KubeDoor, asked: dict[str, Any]) -> None:
     altered = deepcopy(asked)
     altered["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = ["NET_ADMIN"]

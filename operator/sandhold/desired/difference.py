@@ -4,7 +4,9 @@ Asked-for values must be there unchanged. Beside them the API server's own defau
 adds a process, a mount, a capability, an identity or a host's namespace: those parts are compared whole.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from sandhold import names
@@ -147,5 +149,11 @@ def _same(asked: Any, stored: Any, key: str) -> bool:
     if key in _HARMLESS:
         return bool(_HARMLESS[key] == stored)
     if (key in _AMOUNTS or key in _SIZES) and isinstance(asked, str) and isinstance(stored, str):
-        return is_quantity(asked) and is_quantity(stored) and quantity_value(asked) == quantity_value(stored)
+        return is_quantity(asked) and is_quantity(stored) and _same_amount(asked, stored)
     return False
+
+
+def _same_amount(asked: str, stored: str) -> bool:
+    """The API server keeps thousandths of a resource, and rounds up what is finer."""
+    wanted, kept = quantity_value(asked), quantity_value(stored)
+    return kept in (wanted, Fraction(math.ceil(wanted * 1000), 1000))
