@@ -4,13 +4,10 @@ Nothing acts on what is stored there: no scheduler, no garbage collection, no po
 the test cluster (`hack/cluster build`); nothing else of the test cluster is used or touched.
 """
 
-import contextlib
 import json
 import os
-import random
 import secrets
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -25,6 +22,7 @@ import yaml
 
 from testbed import places
 from testbed.components import COMPONENTS
+from testkit.ports import free_ports
 
 READY_SECONDS = 90.0
 STOP_SECONDS = 10.0
@@ -219,20 +217,6 @@ class ApiServer:
             "clusters": [{"name": "test", "cluster": cluster}],
             "users": [{"name": "admin", "user": {"token": self.token}}],
         }
-
-
-_UNTRIED = random.sample(range(12000, 32000), 20000)
-"""No port twice in a process: among the thousands that a test run asks for, equal ones would not be rare."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, below those that the kernel gives to connections that go out."""
-    found: list[int] = []
-    while len(found) < count:
-        port = _UNTRIED.pop()
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
-    return found
 
 
 def server_for_tests(folder: Path) -> Iterator[ApiServer]:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testkit.api_server import free_ports
 from testkit.pki import Installation
+from testkit.ports import free_ports
 from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from testkit.token_review_server import OWN_TOKEN, TokenReviewServer
 from testkit.wire_keeper import Peer, dialled, hello

@@ -18,17 +18,12 @@ from botocore.config import Config
 from testbed.build import build_all
 from testbed.components import COMPONENTS
 from testbed.places import cache
-from testkit.api_server import free_ports
+from testkit.ports import free_port
 
 ACCESS_KEY = "test-access"
 SECRET_KEY = "test-secret-key"
 BUCKET = "archives"
 _START_SECONDS = 20.0
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on now."""
-    return free_ports(1)[0]
 
 
 def binary() -> Path:

@@ -79,6 +79,8 @@ class TokenReviewServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            """Head and body are two packets: the second must not wait for the delayed acknowledgement of the first."""
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from sandhold import names
-from testkit.api_server import GROUP, ApiServer, free_ports
+from testkit.api_server import GROUP, ApiServer
+from testkit.ports import free_port, free_ports
 
 SECONDS = 30.0
 
@@ -184,9 +185,10 @@ def test_a_bad_backends_file_ends_the_start_with_its_reason(installation: Instal
 
 
 def test_an_api_server_that_is_away_ends_the_start(installation: Installation) -> None:
-    (port,) = free_ports(1)
     kubeconfig = installation.folder / "kubeconfig"
-    text = installation.server.kubeconfig.read_text().replace(installation.server.url, f"https://127.0.0.1:{port}")
+    text = installation.server.kubeconfig.read_text().replace(
+        installation.server.url, f"https://127.0.0.1:{free_port()}"
+    )
     kubeconfig.write_text(text)
     process = installation.start(KUBECONFIG=str(kubeconfig))
     assert process.ends() == 1

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from sandhold import names
-from testkit.api_server import GROUP, free_ports
+from testkit.api_server import GROUP
 from testkit.cli_place import ROOT, Place, eventually
+from testkit.ports import free_ports
 
 SECRET = "s3cr3t-value"
 _COMMAND = (sys.executable, "-c", "from sandhold.handlers.command import main; main()")

@@ -6,7 +6,8 @@ import pytest
 
 from sandhold.mover.wire import PeerGoneError, write_data, write_end
 from testkit.mover_process import MAC_KEYS, MoverProcess, Pod, eventually
-from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, free_port
+from testkit.ports import free_port
+from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from testkit.token_review_server import OWN_TOKEN
 from testkit.wire_keeper import PartEndedError, done, file_record, lines
 
