@@ -104,6 +104,8 @@ def _metadata(draw: st.DrawFn) -> dict[str, Any]:
         metadata |= {"deletionTimestamp": time_text(NOW), "finalizers": ["someone.else/theirs"]}
         if draw(st.sampled_from((True, True, False))):
             metadata["finalizers"].append(names.FINALIZER_WORKSPACE)
+    elif draw(st.sampled_from((False, False, False, True))):
+        metadata["finalizers"] = ["someone.else/theirs"]
     return metadata
 
 

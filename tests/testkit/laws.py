@@ -166,6 +166,16 @@ def let_go_last(world: SessionWorld, plan: Plan) -> None:
         assert not [pod for pod in _ours(world) if pod["kind"] == "Pod" and not _is_stuck(world, pod)], "a pod is there"
 
 
+def held(world: SessionWorld, plan: Plan) -> None:
+    """A session that runs or stops is held by our finalizer, whoever took it off."""
+    session, status = world.session, world.session.status
+    is_live = status.phase == "Stopping" or (status.phase == "Ready" and status.stop_reason is None)
+    has_epoch = status.slot is not None and status.slot.epoch > 0
+    if is_live and has_epoch and session.metadata.deletion_timestamp is None:
+        holders = (*session.metadata.finalizers, plan.finalizer_add)
+        assert names.FINALIZER_WORKSPACE in holders, "nothing holds a session that may have work"
+
+
 def _is_stuck(world: SessionWorld, pod: KubeObject) -> bool:
     ends = moment(pod["metadata"].get("deletionTimestamp"))
     slot = world.session.status.slot
@@ -193,7 +203,7 @@ def quiet(world: World) -> None:
 def every_session_law(world: SessionWorld) -> Plan:
     """All of them; the plan that they were held against."""
     plan = plan_session(world)
-    for law in (honest, owning, walls_first, nothing_lost, gate_kept, fenced, standing, once, let_go_last):
+    for law in (honest, owning, walls_first, nothing_lost, gate_kept, fenced, standing, once, let_go_last, held):
         law(world, plan)
     return plan
 

@@ -5,6 +5,7 @@ the pass gets what is certain about it and a refusal that says which field is wr
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -42,10 +43,14 @@ def read_sandbox(raw: KubeObject) -> AgentSandbox | str:
 
 
 def _status(raw: KubeObject) -> SandboxSessionStatus:
-    try:
-        return SandboxSessionStatus.model_validate(raw.get("status") or {})
-    except ValidationError:
-        return SandboxSessionStatus()
+    """What of a status can be read, field by field: one word of another version must not hide slot and archive."""
+    written: Any = raw.get("status")
+    readable = {}
+    for name, value in written.items() if isinstance(written, Mapping) else ():
+        with suppress(ValidationError):
+            SandboxSessionStatus.model_validate({name: value})
+            readable[name] = value
+    return SandboxSessionStatus.model_validate(readable)
 
 
 def _first(error: ValidationError) -> str:

@@ -13,10 +13,9 @@ rest: it is looked at anew at every change.
 
 from datetime import datetime, timedelta
 
-from sandhold import names
 from sandhold.api.session import REST, SandboxSession, StopReason
 from sandhold.desired import conditions, placement, size_guard
-from sandhold.desired.situation import Situation
+from sandhold.desired.situation import Situation, retry_of
 from sandhold.reasons import POD_READY, SNAPSHOTTED
 
 MOST_RESTARTS = 5
@@ -149,5 +148,5 @@ def stays_at_rest(session: SandboxSession) -> bool:
 
 
 def _is_retried(session: SandboxSession) -> bool:
-    retry = session.metadata.annotations.get(names.ANNOTATION_RETRY)
+    retry = retry_of(session)
     return retry is not None and retry != session.status.observed_retry

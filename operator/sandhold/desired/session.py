@@ -6,6 +6,7 @@ Ready, `stop.py` brings it to rest without losing anything.
 
 from dataclasses import replace
 
+from sandhold import names
 from sandhold.desired import lifecycle, status
 from sandhold.desired.patience import LONGEST_WAIT
 from sandhold.desired.plan import Apply, Delete, Event, Plan
@@ -20,7 +21,7 @@ from sandhold.reasons import ADMITTED, Refusal
 def plan_session(world: SessionWorld) -> Plan:
     """Decide, and keep the pod's keeper told where home is."""
     situation = read_situation(world)
-    return _in_touch(situation, _decide(situation, world.invalid))
+    return _in_touch(situation, _held(situation, _decide(situation, world.invalid)))
 
 
 def _decide(situation: Situation, invalid: Refusal | None) -> Plan:
@@ -42,6 +43,16 @@ def _unreadable(situation: Situation, refusal: Refusal) -> Plan:
         return Plan(wake_after=LONGEST_WAIT)
     new = status.turned_away(situation, refusal, ADMITTED)
     return Plan(status=new, events=(Event("Warning", refusal.reason, refusal.message),) if new is not None else ())
+
+
+def _held(situation: Situation, plan: Plan) -> Plan:
+    """The finalizer back on a session that may have work: a replace by somebody who knows nothing of it drops it.
+
+    Without it the next deletion would take the session before its archive.
+    """
+    if situation.has_finalizer or situation.is_deleted or not situation.is_underway:
+        return plan
+    return replace(plan, finalizer_add=names.FINALIZER_WORKSPACE)
 
 
 def _in_touch(situation: Situation, plan: Plan) -> Plan:

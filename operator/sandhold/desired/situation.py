@@ -35,6 +35,8 @@ from sandhold.slots.key import slot_key
 
 OVERDUE_SECONDS = 30
 """A pod whose grace ended so long ago is stuck: its node is gone or cut off. Its epoch fences it; nobody waits."""
+LONGEST_RETRY = 1024
+"""What status has room for."""
 SETTLE_SECONDS = 5
 """An order to open that was under way when a stop began has reached its keeper after so long, or never will."""
 _NO_REPORT = KeeperReport()
@@ -203,6 +205,12 @@ def slot_of(session: SandboxSession, installation_id: str) -> str:
         sandbox=session.spec.sandbox_ref.name,
         session=meta.name,
     )
+
+
+def retry_of(session: SandboxSession) -> str | None:
+    """The retry annotation as status notes it: a digest of one that has no room there."""
+    retry = session.metadata.annotations.get(names.ANNOTATION_RETRY)
+    return retry if retry is None or len(retry) <= LONGEST_RETRY else f"digest:{names.short_hash(retry, length=64)}"
 
 
 def gate_may_be_open(situation: Situation) -> bool:

@@ -7,13 +7,12 @@ not change between the first pass and `Ready`: progress is the keeper's business
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sandhold import names
 from sandhold.api.session import REST, RefusalState, SessionPhase, Slot, StopReason
 from sandhold.backends.admit import Admission
 from sandhold.desired import checkpoints, claims, conditions, indexing, size_guard
 from sandhold.desired.conditions import Claim, no, refused, yes
 from sandhold.desired.seen import TRIED_AGAIN, SeenPod, Trouble
-from sandhold.desired.situation import Situation
+from sandhold.desired.situation import Situation, retry_of
 from sandhold.reasons import (
     ADMITTED,
     EGRESS_VERIFIED,
@@ -45,7 +44,7 @@ def new_start(situation: Situation, tier: str, runtime_class: str, epoch: int) -
         "restarts": None,
         "started_at": situation.status.started_at if is_moving else None,
         "expires_at": None,
-        "observed_retry": situation.session.metadata.annotations.get(names.ANNOTATION_RETRY),
+        "observed_retry": retry_of(situation.session),
     }
     return _starting(situation, None, **_new_epoch(situation, epoch), **fresh)
 
@@ -163,7 +162,7 @@ def stopping(
     ]
     changes: dict[str, Any] = {"stop_reason": reason}
     if situation.status.phase != "Stopping":
-        changes["observed_retry"] = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
+        changes["observed_retry"] = retry_of(situation.session)
         changes["refusal"] = _refusal_state(refusal) if refusal is not None else None
         if situation.pod is not None and situation.report.opened:
             # Kept from here on, whatever becomes of its keeper and of the store that its fence is in: it holds work.
@@ -201,7 +200,7 @@ def failed(situation: Situation, reason: StopReason, refusal: Refusal, about: st
         *([refused(about, refusal)] if about != READY else []),
         claims.snapshotted(situation),
     ]
-    retry = situation.session.metadata.annotations.get(names.ANNOTATION_RETRY)
+    retry = retry_of(situation.session)
     changes = {"stop_reason": reason, "refusal": _refusal_state(refusal), "observed_retry": retry, "expires_at": None}
     changes["archives_on_stop"] = None
     return _next(situation, "Failed", said, **changes, **_NO_POD)

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from sandhold import names
+from sandhold.api.session import SandboxSessionStatus
 from sandhold.cluster.cache import Cache
 from sandhold.cluster.installation import InstallationFacts
 from sandhold.cluster.memory import Ending, Memory
 from sandhold.cluster.observe import Observer
 from sandhold.cluster.reading import INDICES
-from sandhold.desired.plan import Fence, Reference
+from sandhold.desired.plan import Fence, Plan, Reference
+from sandhold.desired.session import plan_session
 from sandhold.desired.situation import slot_of
 from sandhold.desired.world import (
     ABSENT,
@@ -305,6 +307,34 @@ async def test_an_object_that_cannot_be_read_says_which_field(bench: Bench) -> N
     assert "ttlSeconds" in world.invalid.message
     assert "soon" not in world.invalid.message
     assert world.session.spec.sandbox_ref.name == "coder"
+
+
+async def test_a_status_that_another_version_wrote_hides_nothing_that_can_be_read(bench: Bench) -> None:
+    """An operator of an older version must not take a session with archives for a new one."""
+    raw = bench.cache.get("SandboxSession", NAMESPACE, "quill")
+    assert raw is not None
+    slot, stored = {"key": "f" * 32, "epoch": 3}, {"epoch": 3, "sequence": 1}
+    status = {"phase": "Suspended", "stopReason": "OfALaterVersion", "slot": slot, "snapshot": stored, "conditions": 7}
+    bench.cache.put({**raw, "status": status, "metadata": {**raw["metadata"], "resourceVersion": "999"}})
+    bench.list_all("SandboxSession")
+    world = await bench.session()
+    assert world.invalid is not None
+    assert "OfALaterVersion" not in world.invalid.message
+    seen = world.session.status
+    assert seen.slot is not None
+    assert (seen.slot.key, seen.slot.epoch, seen.phase, seen.stop_reason) == ("f" * 32, 3, "Suspended", None)
+    assert seen.snapshot is not None
+    assert plan_session(world) == Plan(wake_after=60), "what may be hidden is not written over"
+
+
+@pytest.mark.parametrize("status", [None, {}, {"slot": "none"}, {"slot": {"epoch": -1}}])
+async def test_a_status_without_anything_readable_is_an_empty_one(bench: Bench, status: Any) -> None:
+    raw = bench.cache.get("SandboxSession", NAMESPACE, "quill")
+    assert raw is not None
+    spec = {"sandboxRef": {"name": "coder"}, "ttlSeconds": "soon"}
+    broken = {**raw, "spec": spec, "status": status}
+    bench.cache.put({**broken, "metadata": {**raw["metadata"], "resourceVersion": "999"}})
+    assert (await bench.session()).session.status == SandboxSessionStatus()
 
 
 async def test_a_squatter_is_looked_at_only_when_a_create_met_it_and_until_it_goes(bench: Bench) -> None:

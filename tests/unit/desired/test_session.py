@@ -27,7 +27,7 @@ def starting(epoch: int = 1, **status: Any) -> Any:
 
 
 def ready(**changes: Any) -> Any:
-    return worlds.a_session(status=worlds.a_status("Ready"), **changes)
+    return worlds.a_session(changes.pop("spec", None), worlds.a_status("Ready"), **changes)
 
 
 def stopping(since: float = 20, **metadata: Any) -> Any:
@@ -609,6 +609,43 @@ def test_what_is_deleted_without_our_finalizer_is_none_of_our_business() -> None
         status=worlds.a_status("Ready"), deletionTimestamp="2026-03-01T12:00:00Z", finalizers=["someone.else/theirs"]
     )
     assert plan_session(worlds.a_world(session=session, pods=[worlds.a_pod()])) == Plan()
+
+
+@pytest.mark.parametrize("phase", ["Starting", "Ready", "Stopping"])
+def test_a_finalizer_that_somebody_took_off_is_put_back_while_there_may_be_work(phase: str) -> None:
+    """A replace by a tool that knows nothing of finalizers drops them, and the next deletion would not be held."""
+    spec = {"operatingMode": "Suspended"} if phase == "Stopping" else {}
+    world = {"pods": [worlds.a_pod()], "keepers": worlds.a_keeper("Open"), "history": FENCED}
+    session = worlds.a_session(spec, worlds.a_status(phase), finalizers=["someone.else/theirs"])
+    assert plan_of(session=session, **world).finalizer_add == FINALIZER
+    held = worlds.a_session(spec, worlds.a_status(phase), finalizers=["someone.else/theirs", FINALIZER])
+    assert plan_of(session=held, **world).finalizer_add is None
+
+
+def test_a_session_at_rest_needs_no_finalizer() -> None:
+    session = worlds.a_session({"operatingMode": "Suspended"}, worlds.a_status("Suspended"), finalizers=[])
+    assert plan_of(session=session).finalizer_add is None
+
+
+# A new value of an annotation.
+
+
+@pytest.mark.parametrize("mark", ["x", "ä"])
+def test_a_retry_of_any_length_is_noted_in_a_form_that_fits_into_status(mark: str) -> None:
+    long = mark * 5000
+    world = {"pods": [worlds.a_pod()], "keepers": worlds.a_keeper("Open"), "history": FENCED}
+    retried = {"annotations": {names.ANNOTATION_RETRY: long}}
+    plan = plan_of(session=ready(spec={"operatingMode": "Suspended"}, **retried), **world)
+    assert plan.status is not None
+    noted = plan.status["observedRetry"]
+    assert len(noted) <= 1024
+    resting = worlds.a_status("Failed", observedRetry=noted)
+    assert plan_of(session=worlds.a_session(status=resting, **retried)).status is None
+    again = {"annotations": {names.ANNOTATION_RETRY: f"{long}!"}}
+    started = plan_of(session=worlds.a_session(status=resting, **again))
+    assert started.status is not None
+    assert started.status["phase"] == "Starting"
+    assert started.status["observedRetry"] not in (noted, f"{long}!")
 
 
 # An object that cannot be read.
