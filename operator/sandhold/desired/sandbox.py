@@ -28,7 +28,8 @@ def plan_sandbox(world: SandboxWorld) -> Plan:
     admission = admission_of(world.sandbox, world.installation)
     foreign = _foreign(world)
     policy = network.network_policy(world.installation, world.sandbox)
-    is_kept = (has_finalizer or isinstance(admission, Admission)) and not foreign and not world.namespace_terminating
+    has_walls = has_finalizer or any(isinstance(each, Present) for each in _made(world))
+    is_kept = (has_walls or isinstance(admission, Admission)) and not foreign and not world.namespace_terminating
     new = _status(world, admission, policy, foreign)
     return Plan(
         finalizer_add=names.FINALIZER_WALLS if is_kept and not has_finalizer else None,

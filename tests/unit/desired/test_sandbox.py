@@ -116,6 +116,14 @@ def test_a_refused_sandbox_keeps_the_walls_that_it_has() -> None:
     assert kinds(plan_of(sandbox=sandbox, policy=ABSENT)) == ["NetworkPolicy"]
 
 
+def test_a_refused_sandbox_whose_finalizer_somebody_took_off_keeps_the_walls_that_it_has() -> None:
+    """Pods may stand behind them: a tier that went, and a replace by a tool that drops finalizers, in either order."""
+    plan = plan_of(sandbox=worlds.a_sandbox({"tier": "gone"}, finalizers=[]), disruption_budget=ABSENT)
+    assert plan.finalizer_add == names.FINALIZER_WALLS
+    assert kinds(plan) == ["PodDisruptionBudget"]
+    assert told(plan, "Accepted")[0] == "False"
+
+
 def test_a_handler_that_evidence_cannot_tell_apart_is_refused_early() -> None:
     plan = plan_of(sandbox=worlds.a_sandbox({"tier": "kata"}))
     assert told(plan, "Accepted") == ("False", "RuntimeClassMismatch")
