@@ -415,6 +415,24 @@ async def test_the_same_event_is_said_once_and_a_flood_is_cut_off(bench: Bench) 
     assert len([e for e in events if e["reason"] == "Flood"]) <= 20
 
 
+@pytest.mark.parametrize("text", ["ä" * 1024, "x" + "磁盘已满" * 400, "x" * 5000, "\ud800", "two\nlines"])
+async def test_an_event_of_any_text_is_one_that_the_server_takes(bench: Bench, text: str) -> None:
+    """Its limit counts bytes, and what a webhook says may be of any language."""
+    await bench.apply(Plan(events=(Event("Warning", "Trouble", text),)))
+    (event,), _ = await bench.door.list("events.k8s.io/v1", "Event", bench.namespace)
+    assert event["note"][:1] == text[:1].encode(errors="replace").decode()
+    assert len(event["note"].encode()) <= 1024
+
+
+@pytest.mark.parametrize("name", ["a" * 199 + "-b", "a" * 199 + ".b", "a" * 253])
+async def test_an_object_of_any_name_has_events(bench: Bench, name: str) -> None:
+    long = {**bench.subject, "metadata": {"namespace": bench.namespace, "name": name}}
+    made = await bench.door.create({key: long[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    await Recorder(bench.door, "test").record(made, [Event("Warning", "Trouble", "something")], datetime.now(UTC))
+    events, _ = await bench.door.list("events.k8s.io/v1", "Event", bench.namespace)
+    assert [event["regarding"]["name"] for event in events] == [name]
+
+
 async def test_an_ending_namespace_is_a_world_that_moved_on(bench: Bench, api_server: ApiServer) -> None:
     await bench.apply(Plan(finalizer_add=names.FINALIZER_WORKSPACE))
     api_server.request("DELETE", f"/api/v1/namespaces/{bench.namespace}")

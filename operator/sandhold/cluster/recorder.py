@@ -21,6 +21,7 @@ REPEAT_SECONDS = 600.0
 BURST = 20.0
 REFILL_SECONDS = 60.0
 LONGEST_NOTE = 1024
+"""Bytes, as the API server counts."""
 CONTROLLER = "sandhold.dev/operator"
 _log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ def event_document(subject: KubeObject, event: Event, now: datetime, instance: s
         "kind": "Event",
         "metadata": {
             "namespace": metadata.get("namespace") or "default",
-            "name": f"{metadata['name'][:200]}.{time.time_ns():x}",
+            "name": f"{metadata['name'][:200].rstrip('-.')}.{time.time_ns():x}",
         },
         "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": CONTROLLER,
@@ -91,7 +92,7 @@ def event_document(subject: KubeObject, event: Event, now: datetime, instance: s
         "action": "Reconcile",
         "reason": event.reason,
         "type": event.type,
-        "note": event.message[:LONGEST_NOTE],
+        "note": event.message.encode(errors="replace")[:LONGEST_NOTE].decode(errors="ignore"),
         "regarding": {
             "apiVersion": subject["apiVersion"],
             "kind": subject["kind"],
