@@ -106,7 +106,7 @@ class Observer:
         installation = self._facts.current()
         sandbox = self._sandbox(namespace, session.spec.sandbox_ref.name)
         slot = slot_of(session, installation.id)
-        pods = self._listed(POD, "session", metadata.uid)
+        pods = self._listed(POD, "session", f"{namespace}/{metadata.uid}")
         keepers = self._keepers(pods)
         snapshots = self._snapshots(session, slot)
         has_archive = bool(session.status.snapshot or session.status.archives_on_stop) or (

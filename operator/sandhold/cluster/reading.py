@@ -82,8 +82,9 @@ def sandbox_of(raw_session: KubeObject) -> str:
 
 
 def _by_session(obj: KubeObject) -> tuple[str, ...]:
+    """With its namespace: a label is anybody's to write, and a session's pods are beside it."""
     uid = labels_of(obj).get(names.LABEL_SESSION_UID)
-    return (uid,) if uid else ()
+    return (f"{obj['metadata'].get('namespace', '')}/{uid}",) if uid else ()
 
 
 def _by_sandbox_label(obj: KubeObject) -> tuple[str, ...]:

@@ -138,9 +138,7 @@ class Router:
 
     def _child(self, change: Change) -> None:
         """A policy or account: its AgentSandbox mends it, and sessions wait for it."""
-        owner = owner_of(change.object)
-        sandbox = self._cache.get(SANDBOX, owner[1], owner[2]) if owner is not None else None
-        for each in [sandbox] if sandbox is not None else self._sandboxes_labelled(change.object):
+        for each in self._sandboxes_of(change.object):
             self._queue.add(_key(each))
             if _differs(change, "spec", "metadata.deletionTimestamp"):
                 self._wake_sessions_of(each)
@@ -148,9 +146,7 @@ class Router:
     def _budget(self, change: Change) -> None:
         """Its status follows every pod, and nobody here reads that; sessions do not wait for it."""
         if _differs(change, "spec", "metadata.labels", "metadata.annotations", "metadata.deletionTimestamp"):
-            owner = owner_of(change.object)
-            sandbox = self._cache.get(SANDBOX, owner[1], owner[2]) if owner is not None else None
-            for each in [sandbox] if sandbox is not None else self._sandboxes_labelled(change.object):
+            for each in self._sandboxes_of(change.object):
                 self._queue.add(_key(each))
 
     def _snapshot(self, change: Change) -> None:
@@ -162,7 +158,8 @@ class Router:
 
     def _wake_session_of(self, pod: KubeObject) -> None:
         for session in self._cache.select(SESSION, "uid", labels_of(pod).get(names.LABEL_SESSION_UID, "")):
-            self._queue.add(_key(session))
+            if session["metadata"].get("namespace", "") == pod["metadata"].get("namespace", ""):
+                self._queue.add(_key(session))
 
     def _wake_sessions_of(self, sandbox: KubeObject) -> None:
         metadata = sandbox["metadata"]
@@ -178,6 +175,15 @@ class Router:
     def _recount(self, sandbox: KubeObject) -> None:
         is_going = sandbox["metadata"].get("deletionTimestamp") is not None
         self._queue.add_after(_key(sandbox), RELEASE_DELAY if is_going else COUNT_DELAY)
+
+    def _sandboxes_of(self, child: KubeObject) -> Iterator[KubeObject]:
+        """Whom a policy, account or budget was made for; annotation and label are believed within its namespace."""
+        owner, namespace = owner_of(child), child["metadata"].get("namespace", "")
+        named = self._cache.get(SANDBOX, namespace, owner[2]) if owner is not None and owner[1] == namespace else None
+        if named is not None:
+            yield named
+        else:
+            yield from self._sandboxes_labelled(child)
 
     def _sandboxes_labelled(self, obj: KubeObject) -> Iterator[KubeObject]:
         label = labels_of(obj).get(names.LABEL_SANDBOX, "")

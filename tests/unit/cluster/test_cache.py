@@ -118,13 +118,13 @@ def test_indices_follow_labels() -> None:
         return obj("p", number, kind="Pod", labels={names.LABEL_SESSION_UID: session})
 
     cache.put(pod(1, "s1"))
-    assert [p["metadata"]["name"] for p in cache.select("Pod", "session", "s1")] == ["p"]
+    assert [p["metadata"]["name"] for p in cache.select("Pod", "session", "a/s1")] == ["p"]
     cache.put(pod(2, "s2"))
-    assert cache.select("Pod", "session", "s1") == ()
-    assert len(cache.select("Pod", "session", "s2")) == 1
+    assert cache.select("Pod", "session", "a/s1") == ()
+    assert len(cache.select("Pod", "session", "a/s2")) == 1
     assert len(cache.select("Pod", "uid", "u1")) == 1
     cache.remove(pod(3, "s2"))
-    assert cache.select("Pod", "session", "s2") == ()
+    assert cache.select("Pod", "session", "a/s2") == ()
     assert not cache._found
 
 

@@ -213,6 +213,21 @@ async def test_a_session_at_rest_asks_nothing_of_the_store(bench: Bench) -> None
     assert isinstance((await bench.session()).history, Present)
 
 
+async def test_a_pod_of_another_namespace_is_nothing_to_a_session_whatever_its_labels_say(bench: Bench) -> None:
+    """Whoever may make pods in one namespace must not cost another one's sessions a question to the store."""
+    uid = (await bench.session()).session.metadata.uid
+    labels = {names.LABEL_INSTALLATION: "demo", names.LABEL_SESSION_UID: uid}
+    bench.list_all()
+    await bench.session()
+    asked = len(bench.movers.asked)
+    for number in range(3):
+        bench.add("Pod", f"forged-{number}", "v1", metadata={"namespace": HOME, "labels": labels})
+        assert (await bench.session()).pods == Present(())
+    assert len(bench.movers.asked) == asked
+    bench.add("Pod", "near", "v1", metadata={"labels": labels})
+    assert (await bench.session()).pods != Present(())
+
+
 async def test_nodes_are_known_by_what_keeps_pods_on_them(bench: Bench) -> None:
     assert isinstance((await bench.session()).installation.nodes, Unknown)
     taint = {"key": names.TAINT_CORDONED, "effect": "NoSchedule", "timeAdded": "2026-03-01T12:00:00Z"}

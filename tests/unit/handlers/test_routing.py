@@ -94,6 +94,16 @@ async def test_a_pod_wakes_the_session_of_its_label(bench: Bench) -> None:
     assert bench.woken() == set()
 
 
+@pytest.mark.parametrize("kind", ["Pod", "NetworkPolicy", "ServiceAccount", "PodDisruptionBudget"])
+async def test_what_another_namespace_holds_wakes_nobody_here(bench: Bench, kind: str) -> None:
+    """Labels and annotations are anybody's to write: who may do so in one namespace must not keep another one busy."""
+    annotations = {names.ANNOTATION_OWNER: names.owner_value("AgentSandbox", "a", "coder", "coder-uid")}
+    metadata = {"namespace": "b", "labels": LABELS, "annotations": annotations}
+    assert bench.hear(obj(kind, "coder-1", metadata=metadata, spec={"a": 1})) == set()
+    bench.router.keeper_changed("coder-1-uid")
+    assert bench.woken() == set()
+
+
 @pytest.mark.parametrize("kind", ["NetworkPolicy", "ServiceAccount"])
 async def test_a_wall_wakes_its_sandbox_and_those_who_wait_for_it(bench: Bench, kind: str) -> None:
     annotations = {names.ANNOTATION_OWNER: names.owner_value("AgentSandbox", "a", "coder", "coder-uid")}
