@@ -47,9 +47,11 @@ class ArchiveReceiver:
         self._layer = LayerUpload(threads, store.objects, store.place(grant.slot), ceiling)
         self._records = RecordChecker(max_bytes=grant.max_bytes, max_files=grant.max_files)
 
-    async def receive(self) -> Summary:
-        """Take it all; returns once the archive is stored, verified and readable."""
-        begun_after = await self._threads.run(self._catalogue.newest, self._grant.epoch)
+    async def receive(self, begun_after: Generation) -> Summary:
+        """Take it all; returns once the archive is stored, verified and readable.
+
+        `begun_after` was the newest of the epoch before the keeper began.
+        """
         with closing(ManifestDraft()) as draft:
             try:
                 await self._take_layer()

@@ -27,7 +27,7 @@ from sandhold.mover.line import Line
 from sandhold.mover.messages import Hello, Purpose, parse, parse_report
 from sandhold.mover.tls import TlsFiles
 from sandhold.mover.transfers import Transfers
-from sandhold.mover.wire import FrameError, PeerGoneError
+from sandhold.mover.wire import FrameError, Message, PeerGoneError
 
 _SHORTEST_BETWEEN_REPORTS = 0.01
 
@@ -158,7 +158,7 @@ class KeeperDoor:
             line.close()
 
     async def _control(self, line: Line, identity: Identity) -> None:
-        await line.say({"type": "welcome", "version": wire.PROTOCOL_VERSION, "podUid": identity.pod_uid})
+        await line.say(_greeting(identity))
         keeper = Keeper(identity, line)
         self._keepers.attach(keeper)
         last = 0.0
@@ -182,8 +182,7 @@ class KeeperDoor:
             _log.warning("a grant was refused: %s", error)
             await self._refuse(line, Refusal.GRANT_REFUSED, str(error))
             return
-        await line.say({"type": "welcome", "version": wire.PROTOCOL_VERSION, "podUid": identity.pod_uid})
-        await self._transfers.run(line, grant)
+        await self._transfers.run(line, grant, _greeting(identity))
 
     def _check_grant(self, hello: Hello, identity: Identity) -> Grant:
         verb = Verb.ARCHIVE if hello.purpose is Purpose.ARCHIVE else Verb.RESTORE
@@ -193,6 +192,10 @@ class KeeperDoor:
         _count(code)
         with suppress(PeerGoneError):
             await line.say({"type": "refused", "code": code.value, "message": message}, self._limits.linger_seconds)
+
+
+def _greeting(identity: Identity) -> Message:
+    return {"type": "welcome", "version": wire.PROTOCOL_VERSION, "podUid": identity.pod_uid}
 
 
 def _count(reason: Refusal) -> None:

@@ -33,6 +33,13 @@ class Limits:
     turn_seconds: float = 300
     """An archive waits that long for its turn, and tells its keeper so."""
     restore_turn_seconds: float = 30
+    earlier_seconds: float = 2
+    """A transfer waits so long for the end of the pod's earlier one, which it cancels."""
+    look_seconds: float = 5
+    """An archive's look at its epoch: a keeper waits 10 s for `welcome`, and its token is reviewed within them too."""
+    looks_per_store: int = 8
+    look_threads: int = 32
+    """For the looks of several stores, some of which may hang."""
     prunings: int = 4
     """Slots in which superfluous checkpoints are looked for at once; more wait."""
     prunings_waiting: int = 256

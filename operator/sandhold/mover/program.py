@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from sandhold import logs
 from sandhold.errors import SandholdError
 from sandhold.mover import wire
+from sandhold.mover.beginnings import Beginnings
 from sandhold.mover.door import Tasks, accept_forever, listen
 from sandhold.mover.health import PageDoor, close_at_once, health_pages, metrics_pages
 from sandhold.mover.identity import TokenReviewer
@@ -46,12 +47,14 @@ class Mover:
         tls = TlsFiles(settings.tls_directory)
         stores = Stores(settings.backends, settings.stores_directory)
         self._threads = Threads(limits.transfer_threads)
+        self._look_threads = Threads(limits.look_threads)
         self._request_threads = Threads(limits.request_threads)
         self._reviewer = TokenReviewer(
             settings.kubernetes_api, settings.service_account_directory, at_once=limits.reviews
         )
         self._keepers = Keepers()
-        transfers = Transfers(stores, self._threads, limits)
+        beginnings = Beginnings(stores, self._look_threads, limits)
+        transfers = Transfers(stores, self._threads, beginnings, limits)
         self._keeper_door = KeeperDoor(tls, self._reviewer, self._keepers, transfers, limits)
         self._operator_door = OperatorDoor(
             tls, self._keepers, Requests(self._keepers, stores, self._request_threads), limits
@@ -74,9 +77,10 @@ class Mover:
     async def _serve(self, stop: asyncio.Event) -> None:
         settings = self._settings
         ports = (
+            # First to open and last to close: who reaches the keepers' port and not this one met a wall.
+            (settings.canary_port, close_at_once),
             (settings.keeper_port, self._keeper_door.accepted),
             (settings.operator_port, self._operator_door.accepted),
-            (settings.canary_port, close_at_once),
         )
         listening: list[socket.socket] = []
         endless = [self._tasks.start(self._heartbeat())]
@@ -106,7 +110,7 @@ class Mover:
     async def _end(self, listening: list[socket.socket]) -> None:
         self._is_ready = False
         await self._tasks.cancel()
-        for one in listening:
+        for one in reversed(listening):
             one.close()
         await self._keeper_door.proving.cancel()
         await self._keeper_door.control.cancel()
@@ -116,6 +120,7 @@ class Mover:
         await self._keeper_door.transferring.cancel()
         await self._operator_door.connections.cancel()
         await self._threads.close(self._limits.cleanup_seconds)
+        await self._look_threads.close(self._limits.cleanup_seconds)
         await self._request_threads.close(self._limits.cleanup_seconds)
         await self._reviewer.close()
 

@@ -10,6 +10,7 @@ from sandhold.errors import SandholdError
 from sandhold.logs import about
 from sandhold.mover import metrics
 from sandhold.mover.archive import ArchiveReceiver
+from sandhold.mover.beginnings import Beginnings
 from sandhold.mover.grant import Grant, Verb
 from sandhold.mover.limits import Limits
 from sandhold.mover.line import Line
@@ -17,8 +18,8 @@ from sandhold.mover.outcome import ProducerError, outcome_of
 from sandhold.mover.restore import ArchiveSender
 from sandhold.mover.stores import OpenStore, Stores
 from sandhold.mover.threads import Threads
-from sandhold.mover.wire import PeerGoneError
-from sandhold.snapshots.manifest import Header
+from sandhold.mover.wire import Message, PeerGoneError
+from sandhold.snapshots.manifest import Generation, Header
 from sandhold.snapshots.pruning import prune
 from sandhold.snapshots.stores.protocol import StoreUnavailableError
 
@@ -28,8 +29,9 @@ _log = logging.getLogger(__name__)
 class Transfers:
     """Everything that moves bytes."""
 
-    def __init__(self, stores: Stores, threads: Threads, limits: Limits) -> None:
+    def __init__(self, stores: Stores, threads: Threads, beginnings: Beginnings, limits: Limits) -> None:
         self._stores = stores
+        self._beginnings = beginnings
         self._threads = threads
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.transfers)
@@ -37,8 +39,8 @@ class Transfers:
         self._to_prune: set[str] = set()
         self._running: dict[tuple[str, Verb], asyncio.Task[None]] = {}
 
-    async def run(self, line: Line, grant: Grant) -> None:
-        """One transfer on a proven connection, to its last word.
+    async def run(self, line: Line, grant: Grant, welcome: Message) -> None:
+        """One transfer on a proven connection, from `welcome` to its last word.
 
         A pod has one archive and one restore at a time: a keeper that begins anew has given the earlier one up.
         """
@@ -46,23 +48,25 @@ class Transfers:
         earlier = self._running.get(key)
         if task is not None:
             self._running[key] = task
-        if earlier is not None:
-            _log.info("the pod begins its %s anew; the earlier one ends", grant.verb)
-            earlier.cancel()
         try:
+            if earlier is not None:
+                _log.info("the pod begins its %s anew; the earlier one ends", grant.verb)
+                earlier.cancel()
+                # One whose manifest is on its way comes to be all the same: this one is to follow it.
+                await asyncio.wait([earlier], timeout=self._limits.earlier_seconds)
             with (
                 about(slot=grant.slot, epoch=grant.epoch, verb=grant.verb.value),
                 metrics.TRANSFERS_RUNNING.labels(grant.verb.value).track_inprogress(),
             ):
-                await self._run(line, grant)
+                await self._run(line, grant, welcome)
         finally:
             if self._running.get(key) is task:
                 del self._running[key]
 
-    async def _run(self, line: Line, grant: Grant) -> None:
+    async def _run(self, line: Line, grant: Grant, welcome: Message) -> None:
         started, outcome = time.monotonic(), "ended"
         try:
-            size = await self._within_its_time(line, grant)
+            size = await self._within_its_time(line, grant, await self._begin(line, grant, welcome))
             outcome = "done"
         except Exception as error:
             outcome = await self._fail(line, error)
@@ -75,19 +79,30 @@ class Transfers:
         finally:
             metrics.TRANSFERS.labels(grant.verb.value, outcome).inc()
 
-    async def _within_its_time(self, line: Line, grant: Grant) -> int:
-        move = self._archive if grant.verb is Verb.ARCHIVE else self._restore
+    async def _begin(self, line: Line, grant: Grant, welcome: Message) -> Generation | None:
+        """Let the keeper begin, when it is known what an archive follows; one that fails is told so afterwards."""
+        try:
+            begun_after = await self._beginnings.of(grant) if grant.verb is Verb.ARCHIVE else None
+        except SandholdError:
+            await line.say(welcome)
+            raise
+        await line.say(welcome)
+        return begun_after
+
+    async def _within_its_time(self, line: Line, grant: Grant, begun_after: Generation | None) -> int:
         seconds = self._limits.seconds_for_any_transfer + grant.max_bytes / self._limits.bytes_a_second
         try:
             async with asyncio.timeout(seconds):
-                return await move(line, grant)
+                if begun_after is None:
+                    return await self._restore(line, grant)
+                return await self._archive(line, grant, begun_after)
         except TimeoutError as error:
             raise ProducerError(f"the transfer was not done within {seconds:.0f} s") from error
 
-    async def _archive(self, line: Line, grant: Grant) -> int:
+    async def _archive(self, line: Line, grant: Grant, begun_after: Generation) -> int:
         async with self._signs_of_life(line), self._turn(self._limits.turn_seconds):
             store = await self._threads.run(self._stores.get, grant.store, grant.installation)
-            summary = await ArchiveReceiver(line, grant, store, self._threads).receive()
+            summary = await ArchiveReceiver(line, grant, store, self._threads).receive(begun_after)
         if not summary.header.final:
             self._prune_after(store, summary.header)
         sequence = summary.header.generation.sequence

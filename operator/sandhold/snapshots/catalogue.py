@@ -171,11 +171,18 @@ class Catalogue:
             self._store.write_new(key, finished.content)
         except ObjectExistsError:
             found = self._readable(generation)
-            return found if found is not None and _is_same(found.header, ours) else None
+            if found is None or _is_same(found.header, ours):
+                return found
+            # A listing that is late does not show it, and the pod that stored it began it after this one all the same.
+            _refuse_overtaken(found.header, ours)
+            return None
         try:
             stored = self.summary(generation)
         except ManifestMissingError as error:
             raise StoreUnavailableError(f"store {self._store.name}: {key} was written and is not there") from error
+        except ManifestError as error:
+            # No verdict on the archive: it is whole where it came from, and gets another number when it is made anew.
+            raise StoreUnavailableError(f"{error}; it was written a moment ago") from error
         if stored.digest != finished.digest:
             raise StoreUnavailableError(
                 f"store {self._store.name}: {key} reads back with other bytes than were written"
