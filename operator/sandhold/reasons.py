@@ -80,6 +80,7 @@ REASONS = MappingProxyType(
         "SnapshotsUnknown": "Which SandboxSnapshots there are is not known.",
         "EntrySourceMissing": "The ConfigMap or Secret of an entry, or its key, does not exist yet; it is waited for.",
         "ProbesUnknown": "What the keeper shall try to reach is not known.",
+        "MoverUnreached": "The mover whose canary was dialled did not answer elsewhere either; it is tried again.",
         "RuntimeUnknown": "What the RuntimeClass promises is not known.",
     }
 )

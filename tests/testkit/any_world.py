@@ -147,7 +147,8 @@ def keepers(draw: st.DrawFn, epoch: int) -> Keeper:
         version = draw(st.sampled_from((worlds.GVISOR, worlds.RUNC, "")))
         outcome = draw(st.sampled_from(("Refused", "TimedOut", "Connected", "Failed")))
         challenge = draw(st.sampled_from((worlds.CHALLENGE, worlds.CHALLENGE, "d" * 32)))
-        report = {"evidence": worlds.some_evidence(challenge, version, canary=outcome)}
+        mover = draw(st.sampled_from(("Connected", "Connected", "Refused", "TimedOut")))
+        report = {"evidence": worlds.some_evidence(challenge, version, canary=outcome, mover=mover)}
         if draw(st.booleans()):
             report["opened"] = "e" * 32
     if stage in ("Open", "Ended") and draw(st.booleans()):

@@ -289,7 +289,9 @@ def _holds(version: str, probes: Iterable[Any], world: SessionWorld, uid: str) -
     outcomes = {probe.name: probe.outcome for probe in probes}
     fits = ("gvisor" in version.lower()) == is_gvisor
     walled = {"canary", "metadata", "api-service", "api-endpoint-1"} <= outcomes.keys()
-    return fits and walled and "Connected" not in outcomes.values() and outcomes["canary"] != "Failed"
+    is_controlled = outcomes.pop("mover", None) == "Connected"
+    is_shut = "Connected" not in outcomes.values() and outcomes["canary"] != "Failed"
+    return fits and walled and is_controlled and is_shut
 
 
 def _blinded(world: World) -> Iterable[World]:

@@ -71,6 +71,8 @@ class Faults:
     store: bool = False
     mover: bool = False
     walls: bool = False
+    canary_mover: bool = False
+    """The mover whose canary is dialled was replaced, and nobody has its address."""
     image: bool = False
     deaf_agent: bool = False
     """It ignores SIGTERM and is killed when its grace is over."""
@@ -438,8 +440,7 @@ class Simulation:
 
     def _order_prepare(self, keeper: SimulatedKeeper, order: Order) -> None:
         if keeper.report.workspace_state == "Ready":
-            if keeper.report.evidence is None:
-                keeper.says(self.now, evidence=self._evidence(keeper))
+            keeper.says(self.now, evidence=self._evidence(keeper))
             return
         source = order.arguments["source"]
         if source is not None and self.faults.store:
@@ -463,7 +464,8 @@ class Simulation:
 
     def _evidence(self, keeper: SimulatedKeeper) -> Evidence:
         canary = "Connected" if self.faults.walls else "Refused"
-        return worlds.some_evidence(keeper.report.challenge, canary=canary)
+        mover = "TimedOut" if self.faults.canary_mover else "Connected"
+        return worlds.some_evidence(keeper.report.challenge, canary=canary, mover=mover)
 
     def _order_open(self, keeper: SimulatedKeeper, order: Order) -> None:
         if order.arguments["challenge"] == keeper.report.challenge and keeper.ends_at is None:

@@ -53,7 +53,7 @@ POLICY_UID = "b01c1011-0000-4000-8000-000000000001"
 CHALLENGE = "c" * 32
 GVISOR = "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016"
 RUNC = "Linux version 6.12.0 (builder@host) #1 SMP PREEMPT_DYNAMIC"
-PROBES = ("canary", "metadata", "api-service", "api-endpoint-1")
+PROBES = ("canary", "mover", "metadata", "api-service", "api-endpoint-1")
 CA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 BACKENDS: Mapping[str, Any] = {
@@ -286,6 +286,7 @@ def _canonical(size: str) -> str:
 
 def some_evidence(challenge: str = CHALLENGE, version: str = GVISOR, **outcomes: str) -> Evidence:
     """A round in which everything holds, but for the outcomes given (`api_service="Connected"`)."""
+    outcomes = {"mover": "Connected", **outcomes}
     changed = {name.replace("_", "-"): outcome for name, outcome in outcomes.items()}
     return Evidence(challenge, version, tuple(ProbeOutcome(name, changed.get(name, "Refused")) for name in PROBES))
 

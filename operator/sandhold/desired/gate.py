@@ -146,20 +146,27 @@ def _verdict(situation: Situation, pod: SeenPod, seen: Evidence) -> Step | None:
     expected = _expected_runtime(situation, pod)
     if isinstance(expected, Trouble):
         return Step(trouble=(RUNTIME_VERIFIED, expected), wake_after=archiving.SHORTEST_DELAY)
-    refusal = evidence.judge(seen, expected)
-    return None if refusal is None else Step(refusal=(_ABOUT.get(refusal.code, EGRESS_VERIFIED), refusal))
+    verdict = evidence.judge(seen, expected)
+    if isinstance(verdict, Unknown):
+        message = f"Nothing is proved of the walls yet: {verdict.why}. It is tried again against a mover that is ready."
+        return _ask_again(situation, pod, Trouble("MoverUnreached", message))
+    return None if verdict is None else Step(refusal=(_ABOUT.get(verdict.code, EGRESS_VERIFIED), verdict))
 
 
 def _ask_for_evidence(situation: Situation, pod: SeenPod) -> Step:
     """A keeper that started again knows its workspace and forgot what to dial. One that works on it says so soon."""
     reported = situation.keeper.reported_at if situation.keeper is not None else None
     rest = EVIDENCE_SECONDS - situation.seconds_since(reported) if reported is not None else 0.0
-    if rest > 0:
-        return Step(wake_after=rest)
+    return Step(wake_after=rest) if rest > 0 else _ask_again(situation, pod)
+
+
+def _ask_again(situation: Situation, pod: SeenPod, why: Trouble | None = None) -> Step:
+    """Have the keeper dial what is known now. Its workspace is ready, so that is all that this order does."""
     asked = _preparation(situation, b"", writes_entries=False)
     if isinstance(asked, Trouble):
         return Step(trouble=(EGRESS_VERIFIED, asked), wake_after=archiving.SHORTEST_DELAY)
-    return Step(calls=(orders.prepare_order(pod.uid, asked, None),), wake_after=_ORDER_SECONDS)
+    trouble = None if why is None else (EGRESS_VERIFIED, why)
+    return Step(calls=(orders.prepare_order(pod.uid, asked, None),), trouble=trouble, wake_after=_ORDER_SECONDS)
 
 
 def _open(situation: Situation, pod: SeenPod, sandbox: AgentSandbox) -> Step:

@@ -193,6 +193,55 @@ async def test_evidence_waits_until_the_canary_is_walled_off(pod: KeeperPod, mov
     assert report["evidence"]["probes"][0]["outcome"] == "Refused"
 
 
+async def test_a_canary_that_nobody_listens_on_any_more_is_looked_at_again_at_another_address(
+    pod: KeeperPod, mover: FakeMover, closed_port: int
+) -> None:
+    """As a mover that is replaced while a pod starts: its address is dead, and that is no proof of a wall."""
+    await at_home(pod, mover)
+    pod.start_init()
+    challenge = await waiting_init(mover)
+    await mover.order(**prepare(probes=canary_and_mover(closed_port, closed_port)))
+    await mover.until_report(lambda report: (report["evidence"] or {}).get("challenge") == challenge)
+    assert outcomes(mover) == {"canary": "Refused", "mover": "Refused"}
+    with socket.create_server(("127.0.0.1", 0)) as canary:
+        port = canary.getsockname()[1]
+        canary.settimeout(10)
+        await mover.order(**prepare(probes=canary_and_mover(port, mover.port)))
+        for _ in range(5):  # no wall stands yet, and so nothing is reported of it
+            canary.accept()[0].close()
+        assert outcomes(mover) == {"canary": "Refused", "mover": "Refused"}
+    await mover.until_report(lambda report: report["evidence"]["round"] > 1)
+    assert outcomes(mover) == {"canary": "Refused", "mover": "Connected"}
+    assert mover.report["evidence"]["challenge"] == challenge
+
+
+async def test_who_asks_for_evidence_again_gets_a_new_round_of_the_same_addresses(
+    pod: KeeperPod, mover: FakeMover, closed_port: int
+) -> None:
+    """A mover that starts again keeps its address."""
+    with socket.socket() as away:
+        away.bind(("127.0.0.1", 0))
+        port = away.getsockname()[1]
+        await ready(pod, mover, probes=canary_and_mover(closed_port, port))
+        pod.start_init()
+        challenge = await waiting_init(mover)
+        await mover.until_report(lambda report: (report["evidence"] or {}).get("challenge") == challenge)
+        assert outcomes(mover)["mover"] == "Refused"
+        away.listen()
+        await mover.order(**prepare(probes=canary_and_mover(closed_port, port)))
+        await mover.until_report(lambda report: report["evidence"]["round"] > 1)
+    assert outcomes(mover)["mover"] == "Connected"
+
+
+def canary_and_mover(canary: int, door: int) -> list[dict[str, object]]:
+    places = (("canary", canary), ("mover", door))
+    return [{"name": name, "address": "127.0.0.1", "port": port} for name, port in places]
+
+
+def outcomes(mover: FakeMover) -> dict[str, str]:
+    return {probe["name"]: probe["outcome"] for probe in mover.report["evidence"]["probes"]}
+
+
 async def test_an_init_that_speaks_late_is_not_served_with_what_was_seen_long_before(
     pod: KeeperPod, mover: FakeMover
 ) -> None:

@@ -224,6 +224,36 @@ def test_walls_that_do_not_hold_are_refused_before_the_agent_runs() -> None:
     assert simulation.session.status.refusal is None
 
 
+def test_a_mover_that_is_replaced_while_a_pod_starts_costs_time_and_no_start() -> None:
+    simulation = Simulation()
+    simulation.faults.canary_mover = True
+    for _ in range(12):
+        simulation.step()
+    assert simulation.phase == "Starting"
+    assert simulation.condition("EgressVerified") == ("False", "MoverUnreached")
+    assert not any(keeper.opened_ever for keeper in simulation.keepers.values())
+    written, pods = len(simulation.writes), set(simulation.pods)
+    for _ in range(6):
+        simulation.step()
+    assert len(simulation.writes) == written, "it is told once"
+    simulation.faults.canary_mover = False
+    simulation.run()
+    assert simulation.phase == "Ready"
+    assert set(simulation.pods) == pods
+
+
+def test_a_mover_that_is_never_reached_ends_the_start_in_time() -> None:
+    simulation = Simulation()
+    simulation.faults.canary_mover = True
+    simulation.run(400)
+    assert simulation.phase == "Failed"
+    assert simulation.work == 0
+    assert simulation.session is not None
+    assert simulation.session.status.refusal is not None
+    assert simulation.session.status.refusal.code == "start_timeout"
+    assert "did not answer" in simulation.session.status.refusal.message
+
+
 def test_an_image_that_cannot_be_pulled_is_said_and_given_up_in_time() -> None:
     simulation = Simulation()
     simulation.faults.image = True

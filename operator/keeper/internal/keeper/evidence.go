@@ -53,9 +53,19 @@ func bounded(probes []Probe) []Probe {
 	return probes
 }
 
-// gatherEvidence observes for as long as the process lives: once the walls stand, and anew for every further init.
-func (k *keeper) gatherEvidence(probes []Probe) {
-	changes := k.watch()
+// seekEvidence has evidence gathered with these probes, anew if there is some. The mutex is held.
+func (k *keeper) seekEvidence(probes []Probe) {
+	select {
+	case <-k.probes: // nobody has begun with those, and these are younger
+	default:
+	}
+	k.probes <- bounded(probes)
+}
+
+// gatherEvidence observes for as long as the process lives: once the walls stand, and anew for every further init and
+// for everybody who asks again.
+func (k *keeper) gatherEvidence() {
+	changes, probes := k.watch(), <-k.probes
 	waitForWalls(probes)
 	for round := 1; ; round++ {
 		started := time.Now()
@@ -65,22 +75,38 @@ func (k *keeper) gatherEvidence(probes []Probe) {
 		}
 		evidence.Runtime, evidence.Probes = runtimeNow(), observe(probes)
 		k.change(func(r *Report) { r.Evidence = &evidence })
-		for range changes {
-			challenge := k.read().Gate.Challenge
-			if evidence.Challenge == "" && challenge != "" && time.Since(started) < freshFor {
-				evidence.Challenge = challenge
-				known := evidence
-				k.change(func(r *Report) { r.Evidence = &known })
-			}
-			if challenge != evidence.Challenge {
-				break
-			}
-		}
+		others, isAsked := k.untilWanted(changes, evidence, started)
 		time.Sleep(time.Until(started.Add(roundEvery)))
+		if isAsked {
+			probes = others
+			waitForWalls(probes)
+		}
 	}
 }
 
-// waitForWalls dials the canary, which nothing but the walls of this pod can block, until they do, twice running.
+// untilWanted waits until another round is, gives this one to an init that speaks for the first time, and returns the
+// probes of an order that asks again.
+func (k *keeper) untilWanted(changes <-chan struct{}, evidence Evidence, started time.Time) ([]Probe, bool) {
+	for {
+		select {
+		case probes := <-k.probes:
+			return probes, true
+		case <-changes:
+		}
+		challenge := k.read().Gate.Challenge
+		if evidence.Challenge == "" && challenge != "" && time.Since(started) < freshFor {
+			evidence.Challenge = challenge
+			known := evidence
+			k.change(func(r *Report) { r.Evidence = &known })
+		}
+		if challenge != evidence.Challenge {
+			return nil, false
+		}
+	}
+}
+
+// waitForWalls dials the canary, which nothing but the walls of this pod can block while its mover lives, until it is
+// blocked, twice running. Whether that was a wall, another probe of the round tells.
 func waitForWalls(probes []Probe) {
 	deadline := time.Now().Add(canaryLimit)
 	for _, probe := range probes {

@@ -43,7 +43,7 @@ type keeper struct {
 	mutex     sync.Mutex
 	busy      bool          // a preparation runs
 	waiting   *prepareOrder // a preparation that waits for its entries
-	probing   bool          // evidence is being gathered since the first preparation
+	probes    chan []Probe  // what the last preparation asks to be dialled, until somebody begins
 	endWithin *int          // an end was ordered, with this grace, for every init from then on
 
 	isFreezing  bool              // everybody is to stand still, until told otherwise
@@ -75,7 +75,9 @@ func Run(paths gate.Paths, version string) int {
 	threads.Start(spareThreads)
 	terminated, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	k := &keeper{paths: paths, asked: make(chan chan<- struct{}, 1), leaving: newLatch(), left: newLatch()}
+	k := &keeper{
+		paths: paths, probes: make(chan []Probe, 1), asked: make(chan chan<- struct{}, 1), leaving: newLatch(), left: newLatch(),
+	}
 	if err := k.remember(version); err != nil {
 		log.Printf("%v", err)
 		return 1
@@ -83,6 +85,7 @@ func Run(paths gate.Paths, version string) int {
 	living, end := context.WithCancel(context.Background())
 	defer end()
 	go k.watchHints(living)
+	go k.gatherEvidence()
 	go k.callHome(living)
 	go k.makeCheckpoints(living)
 	go k.guardSize(living)

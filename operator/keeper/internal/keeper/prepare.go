@@ -19,14 +19,11 @@ const (
 	codeProducerFailed   = "manifest_producer_failed"
 )
 
-// prepare fills the workspace, unless it is filled or being filled.
+// prepare fills the workspace, unless it is filled or being filled, and has evidence gathered.
 func (k *keeper) prepare(order prepareOrder) error {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	if !k.probing {
-		k.probing = true
-		go k.gatherEvidence(bounded(order.Probes))
-	}
+	k.seekEvidence(order.Probes)
 	state := k.read()
 	switch {
 	case k.busy:
