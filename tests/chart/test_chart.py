@@ -11,6 +11,7 @@ import yaml
 
 from sandhold import __version__, names
 from sandhold.backends.model import Backends
+from sandhold.cluster.installation import API_SERVICE
 from testbed import places
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -107,6 +108,16 @@ def test_only_two_secrets_can_be_read_and_by_name(rendered: Objects) -> None:
     rules = [rule for o in rendered if o["kind"] == "Role" for rule in o["rules"] if "secrets" in rule["resources"]]
     reading = [rule for rule in rules if rule["verbs"] != ["create"]]
     assert [rule["resourceNames"] for rule in reading] == [[names.CA_SECRET, names.MOVER_TLS_SECRET]]
+
+
+def test_the_two_services_that_are_read_are_named(rendered: Objects) -> None:
+    """Addresses of other people's services are none of the operator's business."""
+    roles = [o for o in rendered if o["kind"] in {"Role", "ClusterRole"}]
+    reading = [(o["kind"], rule) for o in roles for rule in o["rules"] if "services" in rule["resources"]]
+    assert [(kind, rule["resources"], rule.get("resourceNames"), rule["verbs"]) for kind, rule in reading] == [
+        ("ClusterRole", ["services"], [API_SERVICE.name], ["get"]),
+        ("Role", ["services"], [names.MOVER_SERVICE], ["get"]),
+    ]
 
 
 def test_the_mover_may_only_review_tokens(rendered: Objects) -> None:
