@@ -91,11 +91,10 @@ func (k *keeper) runArchive(ctx context.Context, order archiveOrder) error {
 		Sequence: order.Sequence, Final: order.Final, State: ArchiveStored, Files: totals.Files, Bytes: totals.Bytes,
 	}
 	if err == nil {
-		result.Sequence = max(sequence, order.Sequence) // a mover that does not number archives gives it the order's
-		// Only saves a second upload after a restart of this process; without it the mover sees that it has it.
-		if err := gate.WriteJSON(k.paths.Stored(), result, false); err != nil {
-			log.Printf("archive %d is stored, its note is not: %v", result.Sequence, err)
+		if sequence > 0 { // a mover that does not number archives gives it the order's
+			result.Sequence = sequence
 		}
+		k.noteStored(result)
 	} else {
 		if ctx.Err() != nil {
 			err = errGivenUp
@@ -117,6 +116,17 @@ func (k *keeper) runArchive(ctx context.Context, order archiveOrder) error {
 		}
 	}
 	return err
+}
+
+// noteStored only saves a second upload after a restart of this process; without it the mover sees that it has it. An
+// archive that is to be made again when the agent has ended has no note: a restarted keeper makes it again then.
+func (k *keeper) noteStored(result Archiving) {
+	if result.Final && k.mayHaveMissedSome() {
+		return
+	}
+	if err := gate.WriteJSON(k.paths.Stored(), result, false); err != nil {
+		log.Printf("archive %d is stored, its note is not: %v", result.Sequence, err)
+	}
 }
 
 func (k *keeper) tellArchive(state Archiving) {
