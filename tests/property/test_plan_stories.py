@@ -47,6 +47,8 @@ HAPPENINGS: Mapping[str, Callable[[Simulation], None]] = {
     "walls up": _fault("walls", is_broken=False),
     "image broken": _fault("image", is_broken=True),
     "image mended": _fault("image", is_broken=False),
+    "records refused": _fault("records", is_broken=True),
+    "records written": _fault("records", is_broken=False),
     "agent deaf": _fault("deaf_agent", is_broken=True),
     "checkpoint": Simulation.checkpoint,
     "a day": lambda simulation: simulation.pass_time(86400),
@@ -141,6 +143,29 @@ def test_no_work_is_lost_in_an_orderly_story(story: list[tuple[str, int]]) -> No
         newest = simulation.store[max(simulation.store)]
         assert newest[0].final
         assert newest[1] == simulation.work
+
+
+@given(orderly)
+@MANY
+def test_records_that_cannot_be_written_hold_up_only_a_deletion(story: list[tuple[str, int]]) -> None:
+    simulation = live(story)
+    heal(simulation)
+    simulation.faults.records = True
+    simulation.change(spec={"operatingMode": "Suspended"})
+    simulation.until("Suspended", 200)
+    simulation.delete()
+    for _ in range(40):
+        simulation.step()
+    newest = max((place for place in simulation.store if place[1]), default=None)
+    named = [each["status"] for each in simulation.snapshots.values()]
+    is_named = any((each.get("epoch"), each.get("sequence")) == newest for each in named)
+    assert (simulation.session is None) == (newest is None or is_named)
+    simulation.faults.records = False
+    simulation.run(200)
+    assert simulation.session is None
+    assert newest is None or newest in [
+        (each["status"]["epoch"], each["status"]["sequence"]) for each in simulation.snapshots.values()
+    ]
 
 
 def settles(simulation: Simulation) -> None:

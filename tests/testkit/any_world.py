@@ -21,6 +21,7 @@ from sandhold.desired.world import (
     Manifest,
     Observed,
     Present,
+    RefusedRecord,
     SandboxWorld,
     SessionWorld,
     SlotHistory,
@@ -209,8 +210,18 @@ def session_worlds(draw: st.DrawFn) -> SessionWorld:
         snapshots=draw(_or_not(st.just(tuple(worlds.a_snapshot(each) for each in archives)))),
         namespace_terminating=draw(st.sampled_from((False, False, True))),
         fenced_epoch=draw(st.sampled_from((None, epoch, epoch - 1))),
+        record_refused=draw(st.one_of(st.none(), refused_records(epoch))),
         installation=draw(installations()),
     )
+
+
+@st.composite
+def refused_records(draw: st.DrawFn, epoch: int) -> RefusedRecord:
+    """SandboxSnapshots of this epoch or another one that could not be written, just now or for long."""
+    name = names.snapshot_name("quill", worlds.SLOT, draw(st.sampled_from((epoch, epoch, max(epoch - 1, 1)))))
+    at = NOW - timedelta(seconds=draw(st.sampled_from((0, 5, 20, 100))))
+    since = at - timedelta(seconds=draw(st.sampled_from((0, 12, 900))))
+    return RefusedRecord(name, f"SandboxSnapshot {name} was not written: no.", since, at, draw(st.booleans()))
 
 
 def _squatter(epoch: int) -> dict[str, Any]:

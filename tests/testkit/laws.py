@@ -176,6 +176,23 @@ def held(world: SessionWorld, plan: Plan) -> None:
         assert names.FINALIZER_WORKSPACE in holders, "nothing holds a session that may have work"
 
 
+def listed_to_the_last(world: SessionWorld, plan: Plan) -> None:
+    """A session is not let go while nothing else names its last archive, unless that was wished or nothing can."""
+    status, history = world.session.status, world.history
+    discards = world.session.metadata.annotations.get(names.ANNOTATION_DISCARD) == "true"
+    if plan.finalizer_remove is None or world.namespace_terminating or discards or not isinstance(history, Present):
+        return
+    content, slot, named = history.value.content, status.slot, status.snapshot
+    is_begun = status.phase in ("Starting", "Ready") and status.stop_reason is None
+    is_underway = is_begun or status.phase == "Stopping"
+    is_owed = _keeps_archives(world) if is_underway else named is not None and named.name is None
+    if content is None or slot is None or content.epoch != slot.epoch or not is_owed:
+        return
+    entries = [each["status"] for each in world.snapshots.value] if isinstance(world.snapshots, Present) else []
+    found = [each for each in entries if each.get("epoch") == content.epoch and each["sequence"] >= content.sequence]
+    assert found, f"let go while nothing names archive {content.epoch}-{content.sequence}"
+
+
 def _is_stuck(world: SessionWorld, pod: KubeObject) -> bool:
     ends = moment(pod["metadata"].get("deletionTimestamp"))
     slot = world.session.status.slot
@@ -205,6 +222,7 @@ def every_session_law(world: SessionWorld) -> Plan:
     plan = plan_session(world)
     for law in (honest, owning, walls_first, nothing_lost, gate_kept, fenced, standing, once, let_go_last, held):
         law(world, plan)
+    listed_to_the_last(world, plan)
     return plan
 
 

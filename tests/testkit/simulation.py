@@ -27,6 +27,7 @@ from sandhold.desired.world import (
     Node,
     Observed,
     Present,
+    RefusedRecord,
     SessionWorld,
     SlotHistory,
     StoreTrouble,
@@ -74,6 +75,8 @@ class Faults:
     canary_mover: bool = False
     """The mover whose canary is dialled was replaced, and nobody has its address."""
     image: bool = False
+    records: bool = False
+    """No SandboxSnapshot can be written."""
     deaf_agent: bool = False
     """It ignores SIGTERM and is killed when its grace is over."""
 
@@ -95,6 +98,7 @@ class Simulation:
         self.snapshots: dict[str, dict[str, Any]] = {}
         self.fenced: int | None = None
         self.posted: int | None = None
+        self.record_refused: RefusedRecord | None = None
         self.faults = Faults()
         self.movers_since: datetime | None = self.now
         self.exit_code: int | None = None
@@ -280,6 +284,7 @@ class Simulation:
             snapshots=tuple(self.snapshots.values()),
             fenced_epoch=self.fenced,
             posted_epoch=self.posted,
+            record_refused=self.record_refused,
         )
 
     @property
@@ -322,7 +327,7 @@ class Simulation:
         reports = {uid: (keeper.report, keeper.ends_at) for uid, keeper in self.keepers.items()}
         session = self.session.wire() if self.session is not None else None
         marks = {uid: pod["metadata"].get("deletionTimestamp") for uid, pod in self.pods.items()}
-        return session, reports, marks, sorted(self.store), sorted(self.snapshots), self.fenced
+        return session, reports, marks, sorted(self.store), sorted(self.snapshots), self.fenced, self.record_refused
 
     def _dates(self) -> list[datetime]:
         """When something happens by itself."""
@@ -364,10 +369,13 @@ class Simulation:
                 self._post(document)
             case Create(document):
                 name = document["metadata"]["name"]
+                self._record(name)
                 if name not in self.snapshots:
                     self.writes.append("snapshot")
                     self.snapshots[name] = {**worlds.with_server_metadata(document, f"uid-{name}"), "status": {}}
             case WriteStatus(reference, status):
+                self._record(reference.name)
+                self.record_refused = None
                 self.writes.append("snapshot status")
                 self.snapshots[reference.name]["status"] = dict(status)
             case Delete(_, uid, _, grace):
@@ -376,6 +384,16 @@ class Simulation:
                 self._mark_deleted(self.pods[uid], self._grace if grace is None else grace)
             case Apply():
                 raise AssertionError("nothing is applied in these stories")
+
+    def _record(self, name: str) -> None:
+        """A SandboxSnapshot is written, unless none can be: then that is noted, and the pass ends."""
+        if not self.faults.records:
+            return
+        before = self.record_refused
+        since = before.since if before is not None and before.name == name else self.now
+        why = f"SandboxSnapshot {name} was not written: exceeded quota"
+        self.record_refused = RefusedRecord(name, why, since, self.now, is_an_answer=True)
+        raise ConflictError
 
     def _post(self, document: Any) -> None:
         uid = worlds.pod_uid(int(document["metadata"]["annotations"][names.ANNOTATION_EPOCH]))

@@ -12,17 +12,20 @@ from datetime import datetime
 
 from sandhold.cluster.answers import QuotaError
 from sandhold.cluster.cache import Cache
-from sandhold.cluster.kinds import POD
+from sandhold.cluster.kinds import POD, SNAPSHOT, reference_to
 from sandhold.cluster.memory import Memory
 from sandhold.cluster.orders import Orders
 from sandhold.cluster.reading import labels_of
 from sandhold.cluster.recorder import Recorder
 from sandhold.cluster.writes import Writes
-from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, Write, WriteStatus
-from sandhold.desired.world import KubeObject
+from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan, Reference, Write, WriteStatus
+from sandhold.desired.world import KubeObject, RefusedRecord
 from sandhold.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, SandholdError, UnavailableError
 from sandhold.names import ANNOTATION_EPOCH, LABEL_SESSION_UID
 from sandhold.reasons import Refusal, RefusalCode, refuse
+
+LONGEST_REASON = 900
+"""Of what the API server said, so that a condition has room for what can be done about it."""
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ class Applier:
             subject = await self._add_finalizer(subject, plan.finalizer_add, outcome)
         for write in plan.writes:
             self._insist()
-            await self._write(write, outcome)
+            await self._noted(write, subject, now, outcome)
         for call in plan.calls:
             self._insist()
             await self._call(call, subject, outcome)
@@ -94,6 +97,22 @@ class Applier:
         """One who slept over his Lease changes nothing more, in the middle of a plan either: another one leads."""
         if not self._leads():
             raise UnavailableError("the election Lease is not held any more, so nothing is written")
+
+    async def _noted(self, write: Write, subject: KubeObject, now: datetime, outcome: Outcome) -> None:
+        """A write; what becomes of one of a SandboxSnapshot is noted for the session's next world."""
+        record = _record_of(write)
+        if record is None:
+            await self._write(write, outcome)
+            return
+        session = subject["metadata"]["uid"]
+        try:
+            await self._write(write, outcome)
+        except (InvalidError, ForbiddenError, UnavailableError) as error:
+            before = self._memory.unrecorded.get(session)
+            self._memory.unrecorded.put(session, _refused_record(record, error, before, now))
+            raise
+        if isinstance(write, WriteStatus):
+            self._memory.unrecorded.pop(session)
 
     async def _write(self, write: Write, outcome: Outcome) -> None:
         match write:
@@ -174,6 +193,24 @@ class Applier:
         except NotFoundError:
             self._cache.remove(subject)
         outcome.again = True
+
+
+def _record_of(write: Write) -> Reference | None:
+    """The SandboxSnapshot that is written, if it is one."""
+    match write:
+        case Create(document) if document["kind"] == SNAPSHOT:
+            return reference_to(document)
+        case WriteStatus(reference) if reference.kind == SNAPSHOT:
+            return reference
+    return None
+
+
+def _refused_record(
+    record: Reference, error: SandholdError, before: RefusedRecord | None, now: datetime
+) -> RefusedRecord:
+    since = before.since if before is not None and before.name == record.name else now
+    why = f"SandboxSnapshot {record.name} was not written: {error}"[:LONGEST_REASON]
+    return RefusedRecord(record.name, why, since, now, is_an_answer=not isinstance(error, UnavailableError))
 
 
 def _refusal(pod: KubeObject, error: SandholdError) -> Refusal:

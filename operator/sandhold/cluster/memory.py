@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sandhold.desired.plan import Reference
+from sandhold.desired.world import RefusedRecord
 from sandhold.reasons import Refusal
 
 K = TypeVar("K")
@@ -64,5 +65,7 @@ class Memory:
     """Session UID to the epoch of the pod that was made last and that we have not deleted."""
     refused: Recent[str, Refusal] = field(default_factory=Recent)
     """Session UID to why the API server refused its last pod."""
+    unrecorded: Recent[str, RefusedRecord] = field(default_factory=Recent)
+    """Session UID to the SandboxSnapshot that the API server did not write."""
     seen: Recent[str, float] = field(default_factory=Recent)
     """UID of each new session to when its first event came (monotonic), until its pod was posted."""

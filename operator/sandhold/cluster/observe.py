@@ -135,6 +135,7 @@ class Observer:
             fenced_epoch=self._memory.fenced.get(metadata.uid),
             posted_epoch=self._memory.posted.get(metadata.uid),
             create_refused=self._memory.refused.get(metadata.uid),
+            record_refused=self._memory.unrecorded.get(metadata.uid),
             invalid=invalid,
         )
         return SessionView(raw, world)
@@ -198,7 +199,7 @@ class Observer:
         return {uid: known[uid] for uid in uids if uid in known}
 
     def _snapshots(self, session: SandboxSession, slot: str) -> Observed[tuple[KubeObject, ...]]:
-        """Those of this slot, and whatever has the name of this epoch's entry.
+        """Those of this slot, and whatever has the name of this epoch's entry or of the archive that status names.
 
         Another AgentSandbox may have had a session of this name, in another slot.
         """
@@ -207,9 +208,11 @@ class Observer:
         if not isinstance(found, Present):
             return found
         ours = tuple(each for each in found.value if f"-{slot[:10]}-" in each["metadata"]["name"])
-        epoch = session.status.slot.epoch if session.status.slot is not None else 0
-        named = self._cache.get(SNAPSHOT, metadata.namespace, names.snapshot_name(metadata.name, slot, epoch))
-        return Present(ours if named is None or named in ours else (*ours, named))
+        status = session.status
+        epochs = {place.epoch for place in (status.slot, status.snapshot) if place is not None} or {0}
+        wanted = (names.snapshot_name(metadata.name, slot, epoch) for epoch in sorted(epochs))
+        named = (self._cache.get(SNAPSHOT, metadata.namespace, name) for name in wanted)
+        return Present((*ours, *(each for each in named if each is not None and each not in ours)))
 
     async def _history(
         self, sandbox: Observed[AgentSandbox], backends: Backends, question: "_Question | None"

@@ -7,7 +7,7 @@ unchanged workspace costs nothing. None of them ever counts as the archive of a 
 from collections.abc import Mapping
 from typing import Any
 
-from sandhold.desired import claims, conditions, indexing
+from sandhold.desired import claims, conditions, indexing, recording
 from sandhold.desired.conditions import Claim, unknown, yes
 from sandhold.desired.plan import Create, Event, WriteStatus
 from sandhold.desired.situation import Situation
@@ -22,7 +22,12 @@ def entry_writes(situation: Situation) -> tuple[Create | WriteStatus, ...]:
     """The entry of the newest archive, where one can be made without waiting for anybody."""
     if not isinstance(situation.world.snapshots, Present) or indexing.index_trouble(situation) is not None:
         return ()
-    return indexing.index_writes(situation)
+    return indexing.index_writes(situation) if recording.retry_in(situation) == 0 else ()
+
+
+def entry_tries(situation: Situation, new: Mapping[str, Any] | None) -> tuple[Create | WriteStatus, ...]:
+    """The same beside a new status. One that was refused is told first and then tried again, in a pass of its own."""
+    return entry_writes(situation) if new is None or recording.trouble(situation) is None else ()
 
 
 def snapshotted(situation: Situation) -> Claim:
@@ -33,7 +38,7 @@ def snapshotted(situation: Situation) -> Claim:
         return claims.snapshotted(situation)
     if report.archive_state == "Failed" and not report.archive_is_final:
         return _failed(situation)
-    if report.archive_state == "Running":
+    if report.archive_state == "Running" or recording.trouble(situation) is not None:
         return claims.snapshotted(situation)
     point = indexing.recovery_state(situation)
     if point is not None and point.epoch == situation.epoch:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from sandhold.desired import conditions
+from sandhold.desired import conditions, recording
 from sandhold.desired.conditions import Claim, no, unknown, yes
+from sandhold.desired.indexing import UNRECORDED
 from sandhold.desired.seen import Trouble
 from sandhold.desired.situation import Situation
 from sandhold.reasons import ADMITTED, READY, SNAPSHOTTED, STALLED
@@ -14,8 +15,12 @@ _PENDING = "This has not been looked at yet."
 
 def snapshotted(situation: Situation) -> Claim:
     """What `Snapshotted` says while no stop is under way: never False, so that a stop is where it becomes so."""
+    trouble = recording.trouble(situation)
+    if trouble is not None:
+        return yes(SNAPSHOTTED, trouble.reason, trouble.message)
     before = conditions.find(situation.status.conditions, SNAPSHOTTED)
-    if situation.is_underway and before is not None and before.status != "False":
+    stands = before is not None and before.status != "False" and before.reason != UNRECORDED
+    if situation.is_underway and before is not None and stands:
         return Claim(before.type, before.status, before.reason, before.message)
     if situation.keeps_archives is False:
         return unknown(SNAPSHOTTED, "NotRequested", "The AgentSandbox keeps no archives (spec.snapshot.onStop: false).")
@@ -30,6 +35,20 @@ def stored(*, is_final: bool) -> Claim:
         return yes(SNAPSHOTTED, "Stored", "The workspace of the last stop is stored and verified.")
     message = "The last checkpoint of the running workspace is stored and verified; status.snapshot names it."
     return yes(SNAPSHOTTED, "Checkpointed", message)
+
+
+def recorded(situation: Situation, claim: Claim) -> Claim:
+    """What is said of the last stop, and besides whether what it stored has its entry in the cluster."""
+    trouble = recording.hold(situation) if situation.is_deleted else recording.trouble(situation)
+    if trouble is not None and (claim.status == "True" or situation.is_deleted):
+        return Claim(claim.type, claim.status, trouble.reason, trouble.message)
+    if trouble is not None or claim.reason != UNRECORDED or claim.status != "True":
+        return claim
+    snapshot, content = situation.status.snapshot, situation.content
+    entry = situation.indexed.get(snapshot.epoch) if snapshot is not None else None
+    if entry is not None:
+        return stored(is_final=entry.is_final)
+    return stored(is_final=content.final) if content is not None else claim
 
 
 def stalled_stop(situation: Situation) -> Claim:

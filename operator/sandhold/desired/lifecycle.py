@@ -136,11 +136,13 @@ def restarts_in_a_row(situation: Situation) -> int:
 def stays_at_rest(session: SandboxSession) -> bool:
     """Whether nothing that the store holds can matter to a session that has no pod.
 
-    It is at rest, has said what became of its workspace, and nothing asks for a start.
+    It is at rest, has said what became of its workspace, and nothing asks for a start. An archive that status names
+    without a SandboxSnapshot still needs one.
     """
     status = session.status
     is_told = conditions.find(status.conditions, SNAPSHOTTED) is not None
-    if status.phase not in REST or status.stop_reason is None or not is_told:
+    is_unrecorded = status.snapshot is not None and status.snapshot.name is None
+    if status.phase not in REST or status.stop_reason is None or not is_told or is_unrecorded:
         return False
     if session.metadata.deletion_timestamp is not None or session.spec.operating_mode == "Suspended":
         return True

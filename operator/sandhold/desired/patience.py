@@ -10,6 +10,8 @@ UNKNOWN_SECONDS = 5.0
 """Until the next look when a read failed."""
 WAIT_SECONDS = 2.0
 """Until the next look at something that is usually there within moments."""
+REFUSED_SECONDS = 15.0
+"""How often a write that the API server refused is tried again: a quota may have room by then."""
 PATIENCE_SECONDS = 10
 """What is usually there within moments is waited for so long before status speaks of it."""
 SILENCE_SECONDS = 20
@@ -23,6 +25,11 @@ def is_patient(situation: Situation) -> bool:
     if found is None or found.status != "True":
         return True
     return situation.seconds_since(found.last_transition_time) < PATIENCE_SECONDS
+
+
+def earliest(*waits: float | None) -> float | None:
+    """The shortest of some waits; None when there is none."""
+    return min((wait for wait in waits if wait is not None), default=None)
 
 
 def first_of(moments: Iterable[float | None], latest: float = LONGEST_WAIT) -> float:

@@ -7,8 +7,8 @@ Ready, `stop.py` brings it to rest without losing anything.
 from dataclasses import replace
 
 from sandhold import names
-from sandhold.desired import lifecycle, status
-from sandhold.desired.patience import LONGEST_WAIT
+from sandhold.desired import checkpoints, lifecycle, recording, status
+from sandhold.desired.patience import LONGEST_WAIT, earliest
 from sandhold.desired.plan import Apply, Delete, Event, Plan
 from sandhold.desired.pod import mover_patch
 from sandhold.desired.situation import Situation, read_situation
@@ -33,8 +33,16 @@ def _decide(situation: Situation, invalid: Refusal | None) -> Plan:
     if reason is not None:
         return plan_stop(situation, reason)
     if lifecycle.is_at_rest(situation):
-        return Plan(status=status.unchanged(situation), wake_after=lifecycle.until_expiry(situation))
+        return _rest(situation)
     return plan_start(situation)
+
+
+def _rest(situation: Situation) -> Plan:
+    """Nothing is wanted, but for the entry of an archive that could not be written before."""
+    new = status.unchanged(situation)
+    writes = checkpoints.entry_tries(situation, new) if recording.is_left(situation) else ()
+    wake = earliest(lifecycle.until_expiry(situation), recording.wake(situation))
+    return Plan(writes=writes, status=new, events=recording.warning(situation, new), wake_after=wake)
 
 
 def _unreadable(situation: Situation, refusal: Refusal) -> Plan:

@@ -7,8 +7,8 @@ A stage asks for one thing and waits until it is seen in the world. What becomes
 from typing import Any
 
 from sandhold import names
-from sandhold.desired import archiving, checkpoints, lifecycle, loss, status, walls, watching
-from sandhold.desired.patience import UNKNOWN_SECONDS, WAIT_SECONDS, is_patient
+from sandhold.desired import archiving, checkpoints, lifecycle, loss, recording, status, walls, watching
+from sandhold.desired.patience import REFUSED_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, is_patient
 from sandhold.desired.placement import is_gone
 from sandhold.desired.plan import Create, Delete, Event, Plan
 from sandhold.desired.pod import sandbox_pod
@@ -18,8 +18,6 @@ from sandhold.desired.world import Absent, Present, Unknown
 from sandhold.reasons import ADMITTED, POD_READY, WORKSPACE_READY, Refusal, RefusalCode, refuse
 
 RECHECK_SECONDS = 60.0
-REFUSED_SECONDS = 15.0
-"""How often a create that the API server refused is tried again: a quota may have room by then."""
 
 
 def plan_start(situation: Situation) -> Plan:
@@ -89,7 +87,9 @@ def _replace(situation: Situation) -> Plan:
     new = status.restart(situation, situation.next_epoch, restarts)
     message = f"The pod is gone while the session was to run; {loss.recovery_point(situation)}."
     events = (Event("Warning", "PodLost", message),) if was_open else ()
-    return Plan(writes=(*checkpoints.entry_writes(situation), *bury), status=new, events=events)
+    # The archive is what the next pod starts from. An entry that cannot be written is no reason to wait with that.
+    entry = checkpoints.entry_writes(situation) if recording.trouble(situation) is None else ()
+    return Plan(writes=(*entry, *bury), status=new, events=(*events, *recording.warning(situation, new)))
 
 
 def _create(situation: Situation) -> Plan:

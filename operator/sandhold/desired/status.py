@@ -186,6 +186,8 @@ def at_rest(
     ]
     if situation.is_underway and situation.epoch_archive is not None:
         changes["snapshot"] = indexing.snapshot_state(situation, situation.epoch_archive)
+    else:
+        changes["snapshot"] = indexing.named_state(situation)
     over = {"stop_reason": reason, "expires_at": None, "archives_on_stop": None}
     return _next(situation, phase, said, **{**over, **_NO_POD, **changes})
 
@@ -259,6 +261,8 @@ def explanation(situation: Situation) -> str:
 
 
 def unchanged(situation: Situation) -> Status | None:
-    """A session at rest: what status says stands, for the present generation too."""
+    """A session at rest: what status says stands, for the present generation too. An entry may be made only now."""
     said = [Claim(one.type, one.status, one.reason, one.message) for one in situation.status.conditions]
-    return _next(situation, situation.status.phase or "Suspended", said)
+    settled = [claims.recorded(situation, claim) if claim.type == SNAPSHOTTED else claim for claim in said]
+    recovery = indexing.named_state(situation)
+    return _next(situation, situation.status.phase or "Suspended", settled, snapshot=recovery)

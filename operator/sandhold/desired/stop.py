@@ -2,12 +2,13 @@
 
 The pod goes only when nothing can be lost with it: its gate was never opened, its final archive is what the store
 lists, no archive was wanted, or a person asked for it to go. Every failure keeps pod and finalizer, says why, and tries
-again; a time limit makes it louder, never more destructive.
+again; a time limit makes it louder, never more destructive. A SandboxSnapshot that cannot be written keeps only the
+finalizer.
 """
 
 from sandhold import names
 from sandhold.api.session import SessionPhase, StopReason
-from sandhold.desired import archiving, checkpoints, claims, conditions, indexing, loss, status
+from sandhold.desired import archiving, checkpoints, claims, conditions, indexing, loss, recording, status
 from sandhold.desired.conditions import Claim, no, unknown
 from sandhold.desired.patience import UNKNOWN_SECONDS, WAIT_SECONDS
 from sandhold.desired.plan import Delete, Event, Plan
@@ -71,7 +72,8 @@ def _harmless(situation: Situation, pod: SeenPod) -> str | None:
         return "the AgentSandbox keeps no archives"
     if situation.final_archive is not None:
         number = loss.numbered(situation.final_archive)
-        return f"archive {number} is stored and verified" if indexing.is_indexed(situation) else None
+        may_go = indexing.is_indexed(situation) or recording.trouble(situation) is not None
+        return f"archive {number} is stored and verified" if may_go else None
     return None if gate_may_be_open(situation) else "its gate was never opened"
 
 
@@ -175,29 +177,44 @@ def _finish(situation: Situation, reason: StopReason) -> Plan:
     if fate is None:
         trouble = archiving.history_trouble(situation)
         return _hold(situation, reason, trouble or Trouble("SnapshotStoreUnavailable", "The store is not known."))
-    unindexed = checkpoints.entry_writes(situation) if situation.is_underway else ()
-    if unindexed:
+    is_owed = situation.is_underway or recording.is_left(situation)
+    unindexed = checkpoints.entry_writes(situation) if is_owed else ()
+    if unindexed and recording.trouble(situation) is None:
         # The pod went before its last archive had its entry: what is stored is told, whatever becomes of the session.
         return Plan(writes=unindexed, wake_after=WAIT_SECONDS)
     is_lost = fate.reason == "PodLost" and situation.is_underway
     lost = (Event("Warning", "WorkspaceLost", fate.message),) if is_lost else ()
     if situation.is_deleted:
-        return Plan(events=lost, finalizer_remove=names.FINALIZER_WORKSPACE if situation.has_finalizer else None)
+        return _depart(situation, reason, lost)
     stopped = _kept_reason(situation, reason)
     phase = _phase_of(stopped, why)
     changes = {"refusal": situation.status.refusal if stopped in ("Refused", "StartTimeout") else None}
     new = status.at_rest(situation, phase, stopped, why, fate, **changes)
-    done = (Event("Normal" if phase != "Failed" else "Warning", why.reason, why.message),) if new is not None else ()
-    return Plan(status=new, events=(*lost, *done) if new is not None else ())
+    if new is None:
+        return Plan(writes=unindexed, wake_after=recording.wake(situation))
+    is_news = situation.is_underway or phase != situation.status.phase
+    done = (Event("Normal" if phase != "Failed" else "Warning", why.reason, why.message),) if is_news else ()
+    return Plan(status=new, events=(*lost, *done, *recording.warning(situation, new)))
+
+
+def _depart(situation: Situation, reason: StopReason, lost: tuple[Event, ...]) -> Plan:
+    """Let go of a deleted session, unless it is the last object that names an archive: its entry comes first."""
+    held = recording.hold(situation)
+    if held is None:
+        return Plan(events=lost, finalizer_remove=names.FINALIZER_WORKSPACE if situation.has_finalizer else None)
+    new = _stopping(situation, reason, held) if situation.is_underway else status.unchanged(situation)
+    if new is not None:
+        return Plan(status=new, events=recording.warning(situation, new), wake_after=UNKNOWN_SECONDS)
+    return Plan(writes=checkpoints.entry_writes(situation), wake_after=recording.wake(situation) or UNKNOWN_SECONDS)
 
 
 def _fate(situation: Situation) -> Claim | None:
     """What became of the workspace; None while that cannot be told and a wait may tell."""
     before = conditions.find(situation.status.conditions, SNAPSHOTTED)
     if not situation.is_underway and before is not None:
-        return Claim(before.type, before.status, before.reason, before.message)
+        return claims.recorded(situation, Claim(before.type, before.status, before.reason, before.message))
     if situation.is_underway and indexing.is_archived(situation):
-        return claims.stored(is_final=True)
+        return claims.recorded(situation, claims.stored(is_final=True))
     if situation.is_underway and situation.discards:
         return no(SNAPSHOTTED, "Discarded", "The workspace was given up on a person's order.")
     if situation.keeps_archives is False:
@@ -213,7 +230,7 @@ def _fate_of_a_lost_pod(situation: Situation) -> Claim | None:
         message = f"The pod was gone before its workspace was archived; {loss.recovery_point(situation)}."
         return no(SNAPSHOTTED, "PodLost", message)
     if situation.content is not None:
-        return claims.stored(is_final=situation.content.final)
+        return claims.recorded(situation, claims.stored(is_final=situation.content.final))
     return unknown(SNAPSHOTTED, "Pending", "There was no stop yet whose workspace could be archived.")
 
 

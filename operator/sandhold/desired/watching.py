@@ -17,6 +17,7 @@ from sandhold.desired import (
     gate,
     lifecycle,
     loss,
+    recording,
     seen,
     size_guard,
     standing,
@@ -25,7 +26,7 @@ from sandhold.desired import (
     walls,
 )
 from sandhold.desired.difference import is_outdated, pod_differences
-from sandhold.desired.patience import SILENCE_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, first_of
+from sandhold.desired.patience import SILENCE_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, earliest, first_of
 from sandhold.desired.plan import Delete, Order, Plan
 from sandhold.desired.pod import sandbox_pod
 from sandhold.desired.seen import SeenPod, Trouble
@@ -62,9 +63,11 @@ def _run(situation: Situation, pod: SeenPod) -> Plan:
     expiry = lifecycle.expires_at(situation, started)
     recovery = situation.status.recovery if not is_new else _recovery(situation)
     new = status.running(situation, pod, started_at=started, expires_at=expiry, recovery=recovery)
-    writes = checkpoints.entry_writes(situation)
-    events = (*size_guard.rise(situation, new), *checkpoints.failure(situation, new))
-    wake = None if expiry is None else max(situation.seconds_until(expiry), 0.1)
+    writes = checkpoints.entry_tries(situation, new)
+    told = (*checkpoints.failure(situation, new), *recording.warning(situation, new))
+    events = (*size_guard.rise(situation, new), *told)
+    until_expiry = None if expiry is None else max(situation.seconds_until(expiry), 0.1)
+    wake = earliest(until_expiry, recording.wake(situation))
     return Plan(writes=writes, status=new, events=events, wake_after=wake)
 
 
@@ -172,7 +175,7 @@ def _rescue(situation: Situation, pod: SeenPod) -> Plan:
     new = status.interrupted(situation, going)
     calls = _last_calls(situation, pod)
     # The entry waits: one that cannot be written (a quota, a policy) would keep the orders from being given.
-    writes = checkpoints.entry_writes(situation) if not calls else ()
+    writes = checkpoints.entry_tries(situation, new) if not calls else ()
     return Plan(writes=writes, calls=calls, status=new, wake_after=WAIT_SECONDS)
 
 

@@ -206,6 +206,21 @@ class StoreTrouble:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A SandboxSnapshot that the API server does not write, and what it says to that."""
+
+    name: str
+    why: str
+    """Object and answer in words, without a time or a number of the request."""
+    since: datetime
+    """When it was refused first, and was not written since."""
+    at: datetime
+    """When it was tried last."""
+    is_an_answer: bool
+    """Whether somebody said no (a quota, a policy, missing rights). Else nobody answered, or could not."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionWorld:
     """All that a pass over one SandboxSession knows."""
 
@@ -234,6 +249,9 @@ class SessionWorld:
     create_refused: Refusal | None = None
     """Why the API server refused this session's last pod (quota, admission, an impossible spec); None after a success.
     The pass that plans the create again ends at the refusal, so a pass that wants to say so plans no create."""
+    record_refused: RefusedRecord | None = None
+    """The SandboxSnapshot that could not be written for this session last; None after a success. The pass that tries it
+    again ends at the next refusal, so a pass that has anything else to do does not try it."""
     invalid: Refusal | None = None
     """Set when the stored object itself could not be read as its kind."""
 

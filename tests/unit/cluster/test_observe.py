@@ -193,7 +193,8 @@ async def test_a_session_at_rest_asks_nothing_of_the_store(bench: Bench) -> None
         "reason": "Stored",
         "message": "It is stored.",
     }
-    status = {"phase": "Suspended", "conditions": [condition], "snapshot": {"epoch": 1, "sequence": 1}}
+    stored: dict[str, Any] = {"epoch": 1, "sequence": 1, "name": "quill-entry"}
+    status = {"phase": "Suspended", "conditions": [condition], "snapshot": stored}
 
     async def asks(reason: str, mode: str, version: int, **annotations: str) -> bool:
         before = len(bench.movers.asked)
@@ -210,6 +211,9 @@ async def test_a_session_at_rest_asks_nothing_of_the_store(bench: Bench) -> None
     assert await asks("Requested", "Running", 1004), "it is to start"
     assert await asks("TtlExpired", "Running", 1005, **{names.ANNOTATION_RETRY: "now"}), "it is to start"
     assert await asks("NodeCordoned", "Running", 1006), "it may start at any moment"
+    stored.pop("name")
+    assert await asks("Requested", "Suspended", 1007), "its archive has no entry yet"
+    assert await asks("AgentExited", "Running", 1008), "its archive has no entry yet"
     assert isinstance((await bench.session()).history, Present)
 
 

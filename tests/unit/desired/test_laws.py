@@ -150,6 +150,18 @@ BROKEN: dict[str, tuple[Callable[[SessionWorld, Plan], None], SessionWorld, Plan
         Plan(calls=(Order(worlds.pod_uid(), "archive", {"sequence": 1}),)),
     ),
     "a finalizer off while a pod is there": (laws.let_go_last, having(RUNNING, session=GOING), LET_GO),
+    "a finalizer off the last that names an archive": (
+        laws.listed_to_the_last,
+        worlds.a_world(session=GOING, history=worlds.a_history(worlds.an_archive())),
+        LET_GO,
+    ),
+    "a finalizer off while an entry names an older archive": (
+        laws.listed_to_the_last,
+        worlds.a_world(
+            session=GOING, history=worlds.a_history(worlds.an_archive(1, 2)), snapshots=[worlds.a_snapshot()]
+        ),
+        LET_GO,
+    ),
     "a finalizer off on an unknown": (laws.let_go_last, worlds.a_world(session=GOING, pods=Unknown("x")), LET_GO),
 }
 
