@@ -15,13 +15,13 @@ from sandhold.desired.situation import Situation, read_situation
 from sandhold.desired.start import plan_start
 from sandhold.desired.stop import plan_stop
 from sandhold.desired.world import Present, SessionWorld
-from sandhold.reasons import ADMITTED, Refusal
+from sandhold.reasons import ADMITTED, Refusal, RefusalCode, refuse
 
 
 def plan_session(world: SessionWorld) -> Plan:
     """Decide, and keep the pod's keeper told where home is."""
     situation = read_situation(world)
-    return _in_touch(situation, _held(situation, _decide(situation, world.invalid)))
+    return _in_touch(situation, _held(situation, _decide(situation, world.invalid or _slot_refusal(situation))))
 
 
 def _decide(situation: Situation, invalid: Refusal | None) -> Plan:
@@ -47,10 +47,24 @@ def _rest(situation: Situation) -> Plan:
 
 def _unreadable(situation: Situation, refusal: Refusal) -> Plan:
     """The stored object cannot be read as a session. What runs is left alone, and so is a status that may be hidden."""
+    said = (Event("Warning", refusal.reason, refusal.message),)
     if situation.pods != () or situation.epoch > 0:
-        return Plan(wake_after=LONGEST_WAIT)
+        return Plan(events=said, wake_after=LONGEST_WAIT)
     new = status.turned_away(situation, refusal, ADMITTED)
-    return Plan(status=new, events=(Event("Warning", refusal.reason, refusal.message),) if new is not None else ())
+    return Plan(status=new, events=said if new is not None else ())
+
+
+def _slot_refusal(situation: Situation) -> Refusal | None:
+    """A status that names another slot than this session's: another version's, another installation's, or forged."""
+    named = situation.status.slot
+    if named is None or named.key == situation.slot:
+        return None
+    message = (
+        f"status.slot.key of SandboxSession {situation.session.metadata.name} is not the slot that this operator gives "
+        f"it: nothing is done with it"
+    )
+    action = "Put the installation_id or the version back that wrote it, or remove status.slot."
+    return refuse(RefusalCode.SPEC_REFUSED, message, action)
 
 
 def _held(situation: Situation, plan: Plan) -> Plan:

@@ -195,9 +195,10 @@ def read_situation(world: SessionWorld) -> Situation:
 
 
 def slot_of(session: SandboxSession, installation_id: str) -> str:
-    """The slot of a session: the one that its status names, else the one that it gets."""
-    if session.status.slot is not None:
-        return session.status.slot.key
+    """The slot of a session, from what it is called and nothing else.
+
+    Never from its status: who may write that would be given the workspace of any slot that it names.
+    """
     meta = session.metadata
     return slot_key(
         installation=installation_id,

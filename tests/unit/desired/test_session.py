@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sandhold import names
-from sandhold.desired.plan import Apply, Create, Delete, Fence, Order, Plan
+from sandhold.desired.plan import Apply, Create, Delete, Event, Fence, Order, Plan, to_yaml
 from sandhold.desired.pod import grace_seconds
 from sandhold.desired.session import plan_session
 from sandhold.desired.world import ABSENT, Present, StoreTrouble, Unknown
@@ -648,6 +648,25 @@ def test_a_retry_of_any_length_is_noted_in_a_form_that_fits_into_status(mark: st
     assert started.status["observedRetry"] not in (noted, f"{long}!")
 
 
+# A status that names somebody else's slot.
+
+
+@pytest.mark.parametrize("phase", ["Starting", "Ready", "Stopping", "Suspended", "Failed"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_no_status_gives_a_session_the_slot_of_another(phase: str, *, is_deleted: bool) -> None:
+    """Whoever may write statuses (a role with `*`, a backup put back under another name) gets nobody's workspace."""
+    foreign = {"key": "f" * 32, "epoch": 1}
+    going: dict[str, Any] = {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": [FINALIZER]}
+    session = worlds.a_session(status=worlds.a_status(phase, slot=foreign), **(going if is_deleted else {}))
+    for keeper in (worlds.a_keeper("Empty"), worlds.a_keeper("Ready"), worlds.a_keeper("Open")):
+        stored = worlds.a_history(worlds.an_archive())
+        plan = plan_of(session=session, pods=[worlds.a_pod()], keepers=keeper, history=stored)
+        assert "f" * 32 not in to_yaml(replace(plan, status=None)), "an order, a grant or an entry for another slot"
+        if not is_deleted:
+            assert (plan.calls, plan.writes, plan.status) == ((), (), None)
+            assert "status.slot.key" in plan.events[0].message
+
+
 # An object that cannot be read.
 
 
@@ -656,7 +675,8 @@ def test_an_unreadable_session_is_refused_while_nothing_of_it_runs() -> None:
     plan = plan_of(invalid=invalid)
     assert plan.status is not None
     assert plan.status["refusal"]["code"] == "spec_refused"
+    left_alone = Plan(events=(Event("Warning", invalid.reason, invalid.message),), wake_after=60)
     running = plan_of(invalid=invalid, session=ready(), pods=[worlds.a_pod()])
-    assert running == Plan(wake_after=60)
+    assert running == left_alone
     hidden = plan_of(invalid=invalid, pods=[worlds.a_pod()])
-    assert hidden == Plan(wake_after=60)
+    assert hidden == left_alone
