@@ -4,11 +4,12 @@ A stage asks for one thing and waits until it is seen in the world. What becomes
 `watching.py`'s business.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from sandhold import names
 from sandhold.desired import archiving, checkpoints, lifecycle, loss, recording, status, walls, watching
-from sandhold.desired.patience import REFUSED_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, is_patient
+from sandhold.desired.patience import REFUSED_SECONDS, UNKNOWN_SECONDS, WAIT_SECONDS, earliest, is_patient
 from sandhold.desired.placement import is_gone
 from sandhold.desired.plan import Create, Delete, Event, Plan
 from sandhold.desired.pod import sandbox_pod
@@ -24,6 +25,18 @@ def plan_start(situation: Situation) -> Plan:
     """The next stage of a start, or what keeps a running session running."""
     if situation.pods is None:
         return Plan(wake_after=UNKNOWN_SECONDS)
+    return _with_entry(situation, _stage(situation))
+
+
+def _with_entry(situation: Situation, plan: Plan) -> Plan:
+    """The entry that an earlier archive was left without, where there is nothing to do but to wait for something."""
+    if plan.writes or plan.calls or plan.status is not None or recording.trouble(situation) is None:
+        return plan
+    wake = earliest(plan.wake_after, recording.wake(situation))
+    return replace(plan, writes=checkpoints.entry_writes(situation), wake_after=wake)
+
+
+def _stage(situation: Situation) -> Plan:
     if not situation.is_underway:
         return _from_rest(situation)
     if situation.pod is None or is_gone(situation, situation.pod):

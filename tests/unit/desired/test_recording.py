@@ -258,6 +258,19 @@ def test_a_foreign_object_under_the_entrys_name_holds_a_deletion_and_is_named() 
     assert told(plan)[:2] == ("False", "ForeignObject")
 
 
+def test_a_start_that_is_held_up_makes_up_for_the_entry_meanwhile() -> None:
+    rests = after(plan_of(session=STOPPING, pods=(), history=worlds.a_history(FINAL)), STOPPING).wire()
+    rests["spec"]["operatingMode"] = "Running"
+    world = {"sandbox": worlds.a_sandbox({"tier": "gone"}), "pods": (), "history": worlds.a_history(FINAL)}
+    refuses = plan_of(session=SandboxSession.model_validate(rests), **world)
+    assert refuses.status is not None
+    assert refuses.status["refusal"]["code"] == "runtime_class_missing"
+    assert refuses.writes == ()
+    session = after(refuses, SandboxSession.model_validate(rests))
+    assert plan_of(session=session, **world) == Plan(wake_after=10)
+    assert kinds(plan_of(session=session, **world, record_refused=refused(20))) == [Create, WriteStatus]
+
+
 def test_a_session_that_rests_without_an_entry_starts_from_its_archive() -> None:
     rests = after(plan_of(session=STOPPING, pods=(), history=worlds.a_history(FINAL)), STOPPING).wire()
     rests["spec"]["operatingMode"] = "Running"
