@@ -76,8 +76,7 @@ class BackendsInForce:
         except InvalidBackendsError as error:
             return self._refuse(error.problems)
         if fresh.installation_id != self._current.installation_id:
-            message = f"differs from the id in force, {self._current.installation_id}"
-            return self._refuse([Problem("installation_id", message, "put it back, or restart the operator")])
+            return self._refuse([_another_id(fresh.installation_id, self._current.installation_id)])
         changed = fresh != self._current
         self._current, self._problems = fresh, ()
         return Reload(changed=changed)
@@ -85,6 +84,13 @@ class BackendsInForce:
     def _refuse(self, problems: Sequence[Problem]) -> Reload:
         self._problems = tuple(problems)
         return Reload(changed=False, problems=self._problems)
+
+
+def _another_id(new: str, old: str) -> Problem:
+    """Watches are selected by the id that a process began with, and everything that was made carries it."""
+    message = f"is {new}, and this process began with {old}"
+    remedy = f"put {old} back; only a restart takes another id, and what carries {old} is then left where it is"
+    return Problem("installation_id", message, remedy)
 
 
 def _read(path: Path) -> str:

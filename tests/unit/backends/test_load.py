@@ -203,7 +203,9 @@ def test_the_installation_id_does_not_change_under_a_running_operator(tmp_path: 
     path.write_text(yaml.safe_dump(GOOD))
     backends = BackendsInForce(path, "unused")
     path.write_text(yaml.safe_dump(changed("installation_id", "other")))
-    assert [problem.path for problem in backends.reload().problems] == ["installation_id"]
+    [problem] = backends.reload().problems
+    assert problem.path == "installation_id"
+    assert problem.remedy.startswith("put demo back; only a restart takes another id")
     assert backends.current().installation_id == "demo"
 
 
