@@ -122,8 +122,7 @@ class Operator:
                 await self._wait_for_movers()
                 self._health.activate()
                 group.create_task(self._parts.workers.run(self._settings.workers), name="workers")
-                sweeping = self._heartbeats.loop("sweep", ENDING_SECONDS)
-                group.create_task(self._parts.sweeper.run(sweeping), name="sweep")
+                group.create_task(self._sweep(), name="sweep")
         finally:
             metrics.LEADER.set(0)
             with suppress(TimeoutError):
@@ -149,6 +148,9 @@ class Operator:
                 delay = FACTS_SECONDS
             beat(delay + ENDING_SECONDS)
             await asyncio.sleep(delay)
+
+    async def _sweep(self) -> None:
+        await self._parts.sweeper.run(self._heartbeats.loop("sweep", ENDING_SECONDS))
 
     async def _follow_facts(self) -> None:
         beat = self._heartbeats.loop("facts", FACTS_SECONDS + ENDING_SECONDS)
