@@ -6,7 +6,8 @@ Our own fence changes the head but not the content, and `fenced_epoch` stands be
 asks nothing again.
 
 A store that does not answer must not hold up the passes that do not need it: a pass waits for a moment only, and the
-question goes on without it, so that a later pass finds the answer.
+question goes on without it, so that a later pass finds the answer. Once a wait was in vain, nobody waits for that store
+until it answers in time, and open questions are bounded for each store by itself.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ Pods = Observed[tuple[KubeObject, ...]]
 Answer = SlotHistory | StoreTrouble | Unknown
 PATIENCE_SECONDS = 2.0
 MOST_QUESTIONS = 64
+"""Open at once, of each store."""
 SLOW = Unknown("the store has not answered yet")
 
 
@@ -66,6 +68,7 @@ class Histories:
         self._patience = patience
         self._kept: Recent[tuple[str, str], _Kept] = Recent()
         self._open: dict[tuple[str, str, Hashable], asyncio.Task[Answer]] = {}
+        self._slow: set[str] = set()
 
     async def of(self, store: str, slot: str, fingerprint: Hashable) -> Answer:
         """The history of a slot, as fresh as its fingerprint demands."""
@@ -74,24 +77,32 @@ class Histories:
             return kept.history
         key = (store, slot, fingerprint)
         question = self._open.get(key)
-        patience = 0.0 if question is not None else self._patience
+        patience = 0.0 if question is not None or store in self._slow else self._patience
         if question is None:
-            if len(self._open) >= MOST_QUESTIONS:
+            if sum(asked == store for asked, _, _ in self._open) >= MOST_QUESTIONS:
                 return SLOW
             question = asyncio.create_task(self._ask(store, slot, fingerprint), name=f"history {slot}")
             self._open[key] = question
         await asyncio.wait({question}, timeout=patience)
-        return question.result() if question.done() else SLOW
+        if question.done():
+            return question.result()
+        if patience:
+            self._slow.add(store)
+        return SLOW
 
     def forget(self, store: str, slot: str) -> None:
         """Somebody else may have written: the next question goes to the store."""
         self._kept.pop((store, slot))
 
     async def _ask(self, store: str, slot: str, fingerprint: Hashable) -> Answer:
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             answer = await self._movers.history(store, slot)
         finally:
             del self._open[store, slot, fingerprint]
+        if clock() - began <= self._patience:
+            self._slow.discard(store)
         if isinstance(answer, SlotHistory):
             self._kept.put((store, slot), _Kept(fingerprint, answer))
         return answer

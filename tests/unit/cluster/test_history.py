@@ -19,9 +19,13 @@ class Movers:
         self.answer: SlotHistory | StoreTrouble | Unknown = EMPTY
         self.may_answer = asyncio.Event()
         self.may_answer.set()
+        self.dead: set[str] = set()
+        self.revived = asyncio.Event()
 
-    async def history(self, _store: str, _slot: str) -> SlotHistory | StoreTrouble | Unknown:
+    async def history(self, store: str, _slot: str) -> SlotHistory | StoreTrouble | Unknown:
         self.asked += 1
+        if store in self.dead:
+            await self.revived.wait()
         await self.may_answer.wait()
         return self.answer
 
@@ -91,3 +95,32 @@ async def test_open_questions_are_bounded() -> None:
     movers.may_answer.set()
     await asyncio.sleep(0.01)
     assert await histories.of("main", f"slot-{MOST_QUESTIONS + 5}", 1) == EMPTY
+
+
+async def test_a_dead_store_takes_no_questions_from_another_and_holds_no_worker_for_long() -> None:
+    """Whoever starts sessions on a store that is away must not keep those on every other store from starting."""
+    movers = Movers()
+    movers.dead.add("away")
+    histories = Histories(movers, patience=0.05)
+    began = asyncio.get_running_loop().time()
+    for number in range(4 * MOST_QUESTIONS):
+        assert await histories.of("away", f"slot-{number}", 1) is SLOW
+        assert await histories.of("main", f"slot-{number}", 1) == EMPTY
+    assert movers.asked == 5 * MOST_QUESTIONS
+    assert asyncio.get_running_loop().time() - began < 1, "one wait in vain is enough to know of it"
+    movers.revived.set()
+    await asyncio.sleep(0.01)
+    later = f"slot-{2 * MOST_QUESTIONS}"
+    await histories.of("away", later, 1)
+    await asyncio.sleep(0.01)
+    assert await histories.of("away", later, 1) == EMPTY
+    assert not histories._slow, "an answer in time makes it a store that is waited for"
+
+
+async def test_a_store_that_fails_at_once_is_waited_for() -> None:
+    """Slow is who does not answer; a trouble is an answer."""
+    movers = Movers()
+    movers.answer = StoreTrouble("snapshot_store_unavailable", "away", retryable=True)
+    histories = Histories(movers, patience=0.05)
+    for number in range(3):
+        assert await histories.of("main", f"slot-{number}", 1) == movers.answer
