@@ -43,6 +43,7 @@ class Outcome(StrEnum):
     NAMESPACE_UNKNOWN = "NamespaceUnknown"
     PODS_BEHIND = "PodsBehind"
     PODS_UNKNOWN = "PodsUnknown"
+    WORK_STRANDED = "WorkStranded"
 
 
 ORPHANS = frozenset({Outcome.COLLECT, Outcome.FIRST_SEEN, Outcome.IN_GRACE, Outcome.LATER})
@@ -65,6 +66,8 @@ class Survey:
     """Whether a namespace is being deleted."""
     pods_behind: Mapping[Walls, Observed[int]] = field(default_factory=dict)
     """How many pods carry an AgentSandbox's UID, whoever made them and whatever they are."""
+    leave_until: Mapping[str, int] = field(default_factory=dict)
+    """By UID of each pod that is known to hold work: until when (Unix seconds) its keeper may archive it by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,15 @@ from typing import Any
 from sandhold import names
 from sandhold.desired.orphans import ORPHANS, OWNER_KINDS, POD, Kept, Outcome, Survey, judge
 from sandhold.desired.sighting import Owner, Sighting
+from sandhold.desired.world import Keeper, KeeperReport
 from sandhold.slots.key import slot_key
 
 LEAST = 5
 """So few orphans never stop a sweep, however small the installation is."""
 MOST_AT_ONCE = 50
 """Collected in one sweep at most, so that many pods do not archive at once; the rest follows in the next."""
+LEAST_LEAVE_SECONDS = 300
+"""What a grant must outlive a pod's grace by: a sweep takes a while, and clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ def plan_sweep(
     seen: dict[str, Seen] = {}
     for sighting in survey.sightings:
         found = judge(survey, sighting)
+        if not isinstance(found, Kept):
+            found = _stranded(survey, sighting, now) or found
         if isinstance(found, Kept):
             verdicts.append(Verdict(sighting, found.outcome, found.message))
             continue
@@ -87,6 +92,35 @@ def plan_sweep(
         verdicts.append(Verdict(sighting, outcome, f"{found.message}; {wait}"))
     ordered = _bounded(verdicts)
     return SweepPlan(ordered, survey.unread, _breaker(ordered, limits.breaker_share), seen)
+
+
+def leave_until(keepers: Mapping[str, Keeper]) -> Mapping[str, int]:
+    """What a survey needs to know of keepers: of those whose gate was opened and whose last archive is not stored.
+
+    One that was never told of a grant belongs to an AgentSandbox that keeps no archives.
+    """
+    reports = ((uid, keeper.report) for uid, keeper in keepers.items())
+    return {
+        uid: report.kept.final
+        for uid, report in reports
+        if report is not None and report.kept is not None and report.opened and not _is_archived(report)
+    }
+
+
+def _is_archived(report: KeeperReport) -> bool:
+    return report.archive_is_final and report.archive_state == "Stored"
+
+
+def _stranded(survey: Survey, sighting: Sighting, now: datetime) -> Kept | None:
+    """A grant lives for a day, and nobody renews that of an orphan. Without one a deletion's grace saves nothing."""
+    until = survey.leave_until.get(sighting.uid)
+    if until is None or until > now.timestamp() + (sighting.grace_seconds or 0) + LEAST_LEAVE_SECONDS:
+        return None
+    message = (
+        "its keeper holds work that no archive has, and no grant that lasts to archive it with: take out of the pod "
+        "what is needed (kubectl cp), then delete the pod"
+    )
+    return Kept(Outcome.WORK_STRANDED, message)
 
 
 _FIRST = (Outcome.FIRST_SEEN, "it waits for a second sweep to see the same")

@@ -101,6 +101,7 @@ def assemble(  # noqa: PLR0913 - everything that an operator is made of
             settings=settings,
             installation_id=lambda: backends().installation_id,
             leads=leads,
+            keepers=movers.keepers,
             clock=clock,
             monotonic=monotonic,
         ),

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sandhold import logs, metrics
@@ -19,7 +19,8 @@ from sandhold.cluster.recorder import Recorder
 from sandhold.cluster.sweep import Collected, Collector, survey
 from sandhold.desired.orphans import Outcome
 from sandhold.desired.plan import Event, Reference
-from sandhold.desired.sweeping import Seen, SweepLimits, SweepPlan, Verdict, plan_sweep
+from sandhold.desired.sweeping import Seen, SweepLimits, SweepPlan, Verdict, leave_until, plan_sweep
+from sandhold.desired.world import Keeper
 from sandhold.errors import SandholdError
 from sandhold.settings import OperatorSettings
 
@@ -47,6 +48,7 @@ class Sweeper:
         settings: OperatorSettings,
         installation_id: Callable[[], str],
         leads: Callable[[], bool],
+        keepers: Callable[[], Mapping[str, Keeper]] = dict,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,6 +57,7 @@ class Sweeper:
         self._settings = settings
         self._installation_id = installation_id
         self._collector = Collector(door, recorder, leads)
+        self._keepers = keepers
         self._clock = clock
         self._monotonic = monotonic
         self._seen: Mapping[str, Seen] = {}
@@ -78,7 +81,7 @@ class Sweeper:
         """One sweep. A dry one deletes nothing and is like any other in all that it reads, decides and remembers."""
         before, self._seen = self._seen, {}
         installation_id = self._installation_id()
-        seen = await survey(self._door, installation_id)
+        seen = replace(await survey(self._door, installation_id), leave_until=leave_until(self._keepers()))
         limits = SweepLimits(self._settings.sweep_grace_seconds, self._settings.sweep_breaker_share)
         now = self._clock()
         plan = plan_sweep(seen, before, limits, now, self._monotonic())

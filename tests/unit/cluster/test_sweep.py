@@ -12,7 +12,7 @@ from sandhold.cluster.recorder import Recorder
 from sandhold.cluster.sweep import survey
 from sandhold.desired.orphans import Outcome
 from sandhold.desired.plan import Reference
-from sandhold.desired.world import Present, Unknown
+from sandhold.desired.world import Keeper, Kept, Present, Unknown
 from sandhold.errors import InvalidError, UnavailableError
 from sandhold.handlers.sweeper import Sweeper, SweepReport
 from sandhold.settings import OperatorSettings
@@ -80,6 +80,7 @@ class Yard:
         self.cluster = FakeCluster(self.clock)
         self.door = FaultyDoor(self.cluster)
         self.leads = True
+        self.keepers: dict[str, Keeper] = {}
         for namespace in (worlds.NAMESPACE, "sandhold-system"):
             self.cluster.add_namespace(namespace)
         self.sweeper = self.new_sweeper()
@@ -91,6 +92,7 @@ class Yard:
             settings=SETTINGS,
             installation_id=lambda: INSTALLATION,
             leads=lambda: self.leads,
+            keepers=lambda: self.keepers,
             clock=self.clock,
             monotonic=self.clock.monotonic,
         )
@@ -120,6 +122,17 @@ class Yard:
 @pytest.fixture
 def yard() -> Yard:
     return Yard()
+
+
+async def test_a_pod_that_would_take_its_work_along_stays_until_it_would_not(yard: Yard) -> None:
+    target = yard.put(a_leftover())
+    uid = yard.cluster.objects.get(target)["metadata"]["uid"]
+    yard.keepers[uid] = worlds.a_keeper("Open", kept=Kept(0, 0))
+    report = await yard.sweep_thrice()
+    assert (report.plan.verdicts[0].outcome, yard.is_there(target)) == (Outcome.WORK_STRANDED, True)
+    del yard.keepers[uid]
+    await yard.sweep_thrice()
+    assert not yard.is_there(target)
 
 
 @pytest.mark.parametrize("kind", KINDS)

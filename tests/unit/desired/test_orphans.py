@@ -1,19 +1,31 @@
 """What a sweep collects, and everything for which it keeps an object: each condition alone is enough."""
 
 import json
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from sandhold import names
 from sandhold.desired.orphans import OWNER_KINDS, Outcome
 from sandhold.desired.sighting import labels_set_by_us, owner_in, sighting_of
-from sandhold.desired.sweeping import MOST_AT_ONCE, SweepLimits, as_document, evidence
-from sandhold.desired.world import Present
+from sandhold.desired.sweeping import (
+    MOST_AT_ONCE,
+    Seen,
+    SweepLimits,
+    SweepPlan,
+    as_document,
+    evidence,
+    leave_until,
+    plan_sweep,
+)
+from sandhold.desired.world import Keeper, Kept, Present
 from sandhold.slots.key import slot_key
 from testkit import worlds
 from testkit.leftovers import (
     KINDS,
     LIMITS,
+    MONOTONIC,
     WEBUI,
     Case,
     Spoiler,
@@ -21,6 +33,7 @@ from testkit.leftovers import (
     managed,
     plan_of,
     spoilers_of,
+    survey_of,
 )
 
 EVERY_SPOILER = [(kind, name, spoil) for kind in KINDS for name, spoil in spoilers_of(kind).items()]
@@ -57,6 +70,41 @@ def test_kinds_that_hold_archives_are_no_kinds_that_are_swept() -> None:
     snapshot = {**worlds.a_snapshot(), "kind": "SandboxSnapshot"}
     snapshot["metadata"]["managedFields"] = [managed(names.FIELD_MANAGER, *snapshot["metadata"]["labels"])]
     assert plan_of(Case(snapshot)).collect == ()
+
+
+def _seen_with(keeper: Keeper) -> SweepPlan:
+    survey = survey_of(Case(a_leftover()))
+    (pod,) = survey.sightings
+    before = {pod.uid: Case(a_leftover()).seen}
+    assert before[pod.uid] is not None
+    survey = replace(survey, leave_until=leave_until({pod.uid: keeper}))
+    return plan_sweep(survey, cast("dict[str, Seen]", before), LIMITS, worlds.NOW, MONOTONIC)
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 30, 300])
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_pod_whose_keeper_could_not_archive_in_its_grace_is_kept(seconds: int, *, connected: bool) -> None:
+    """A grant lives for a day, and nobody renews that of an orphan: a sweep that comes later would cost the work."""
+    kept = Kept(0, int(worlds.NOW.timestamp()) + seconds if seconds >= 0 else 0)
+    plan = _seen_with(worlds.a_keeper("Open", connected=connected, kept=kept))
+    assert plan.collect == ()
+    assert plan.verdicts[0].outcome is Outcome.WORK_STRANDED
+    assert "kubectl cp" in plan.verdicts[0].message
+
+
+@pytest.mark.parametrize(
+    "keeper",
+    [
+        worlds.a_keeper("Open"),
+        worlds.a_keeper("Open", kept=None),
+        worlds.a_keeper("Ready", kept=Kept(0, 0)),
+        worlds.a_keeper("Stored", kept=Kept(0, 0)),
+        replace(worlds.a_keeper("Open"), report=None),
+    ],
+    ids=["a grant that lasts", "no archives are kept", "nobody ran in it", "archived for good", "nothing said"],
+)
+def test_a_pod_that_loses_nothing_is_collected(keeper: Keeper) -> None:
+    assert len(_seen_with(keeper).collect) == 1
 
 
 def test_another_object_under_the_owners_name_is_an_absence() -> None:
