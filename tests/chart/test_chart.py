@@ -87,6 +87,14 @@ def test_large_numbers_reach_the_backends_file_whole() -> None:
     assert Backends.model_validate(json.loads(text)).sandbox_ttl_seconds == 31536000
 
 
+def test_names_that_yaml_would_take_for_something_else_stay_names() -> None:
+    objects = render("--set-string", "stores.main.existingSecret=123", "--set-string", "mover.priorityClassName=1e3")
+    spec = pod_of(objects, "sandhold-mover")
+    assert spec["priorityClassName"] == "1e3"
+    secrets = [volume["secret"]["secretName"] for volume in spec["volumes"] if volume["name"] == "store-main"]
+    assert secrets == ["123"]
+
+
 def test_no_cluster_role_of_ours_speaks_of_secrets(rendered: Objects) -> None:
     roles = [o for o in rendered if o["kind"] == "ClusterRole"]
     assert len(roles) == 4
