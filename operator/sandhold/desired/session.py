@@ -7,7 +7,7 @@ Ready, `stop.py` brings it to rest without losing anything.
 from dataclasses import replace
 
 from sandhold import names
-from sandhold.desired import checkpoints, lifecycle, recording, status
+from sandhold.desired import checkpoints, conditions, lifecycle, recording, status
 from sandhold.desired.patience import LONGEST_WAIT, earliest
 from sandhold.desired.plan import Apply, Delete, Event, Plan
 from sandhold.desired.pod import mover_patch
@@ -47,11 +47,12 @@ def _rest(situation: Situation) -> Plan:
 
 def _unreadable(situation: Situation, refusal: Refusal) -> Plan:
     """The stored object cannot be read as a session. What runs is left alone, and so is a status that may be hidden."""
-    said = (Event("Warning", refusal.reason, refusal.message),)
     if situation.pods != () or situation.epoch > 0:
-        return Plan(events=said, wake_after=LONGEST_WAIT)
+        # No status can say it, so the Event says all.
+        message = conditions.sentences(refusal.message, refusal.action)
+        return Plan(events=(Event("Warning", refusal.reason, message),), wake_after=LONGEST_WAIT)
     new = status.turned_away(situation, refusal, ADMITTED)
-    return Plan(status=new, events=said if new is not None else ())
+    return Plan(status=new, events=(Event("Warning", refusal.reason, refusal.message),) if new is not None else ())
 
 
 def _slot_refusal(situation: Situation) -> Refusal | None:
@@ -60,10 +61,10 @@ def _slot_refusal(situation: Situation) -> Refusal | None:
     if named is None or named.key == situation.slot:
         return None
     message = (
-        f"status.slot.key of SandboxSession {situation.session.metadata.name} is not the slot that this operator gives "
-        f"it: nothing is done with it"
+        f"status.slot.key of SandboxSession {situation.session.metadata.name} is not {situation.slot}, which is the "
+        "slot that this operator gives it: nothing is done with the session"
     )
-    action = "Put the installation_id or the version back that wrote it, or remove status.slot."
+    action = "Put back the installation_id or the version that wrote it, or correct a status that a person wrote."
     return refuse(RefusalCode.SPEC_REFUSED, message, action)
 
 

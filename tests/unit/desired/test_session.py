@@ -675,7 +675,8 @@ def test_an_unreadable_session_is_refused_while_nothing_of_it_runs() -> None:
     plan = plan_of(invalid=invalid)
     assert plan.status is not None
     assert plan.status["refusal"]["code"] == "spec_refused"
-    left_alone = Plan(events=(Event("Warning", invalid.reason, invalid.message),), wake_after=60)
+    said = Event("Warning", invalid.reason, f"{invalid.message}. {invalid.action}")
+    left_alone = Plan(events=(said,), wake_after=60)
     running = plan_of(invalid=invalid, session=ready(), pods=[worlds.a_pod()])
     assert running == left_alone
     hidden = plan_of(invalid=invalid, pods=[worlds.a_pod()])
