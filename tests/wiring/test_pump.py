@@ -132,7 +132,8 @@ async def test_a_pod_wakes_its_session_and_a_foreign_pod_never_arrives(rig: Rig,
     api_server.request("POST", pods, pod("theirs", uid, "another-installation"))
     api_server.request("POST", pods, pod("ours", uid, INSTALLATION))
     assert await rig.next_key() == Key("SandboxSession", rig.namespace, "quill")
-    assert [each["metadata"]["name"] for each in rig.cache.select("Pod", "session", uid)] == ["ours"]
+    found = rig.cache.select("Pod", "session", f"{rig.namespace}/{uid}")
+    assert [each["metadata"]["name"] for each in found] == ["ours"]
     assert rig.cache.get("Pod", rig.namespace, "theirs") is None
 
 
