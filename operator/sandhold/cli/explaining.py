@@ -208,6 +208,24 @@ def _limits(raw: Object, sandbox: Object | None, phase: Any) -> list[LimitShape]
     return limits
 
 
+def conditions_in_words(shape: ExplanationShape) -> list[tuple[str, str]]:
+    """The conditions, with what each says; a sentence that stands above already is not said again.
+
+    One cause often holds several of them up, and every one of them tells it.
+    """
+    said, lines = [shape.summary, shape.waits_for or ""], []
+    for one in shape.conditions:
+        is_new = not any(one.message in before for before in said)
+        lines.append((one.type, f"{one.status} ({one.reason}){f': {one.message}' if is_new else ''}"))
+        said.append(one.message)
+    return lines
+
+
+def waits_for_in_words(shape: ExplanationShape) -> str | None:
+    """What it waits for; no second time when the summary has just said so."""
+    return "what is said above" if shape.waits_for and shape.waits_for in shape.summary else shape.waits_for
+
+
 def advice(shape: ExplanationShape) -> str | None:
     """What a person can do, if there is something to do."""
     place = f"{shape.name} -n {shape.namespace}"

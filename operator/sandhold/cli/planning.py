@@ -5,7 +5,15 @@ from typing import Any
 
 from sandhold.cli.api import Api, Object
 from sandhold.cli.call import Call, Output
-from sandhold.cli.explaining import Told, advice, explain_sandbox, explain_session, recovery
+from sandhold.cli.explaining import (
+    Told,
+    advice,
+    conditions_in_words,
+    explain_sandbox,
+    explain_session,
+    recovery,
+    waits_for_in_words,
+)
 from sandhold.cli.failures import CliError, ExitCode
 from sandhold.cli.opening import opened
 from sandhold.cli.operator_door import UnansweredError, ask
@@ -122,7 +130,7 @@ def _explanation_text(shape: ExplanationShape) -> None:
     pod = shape.pod
     fields(
         [
-            ("Waits for", shape.waits_for),
+            ("Waits for", waits_for_in_words(shape)),
             ("Refused", shape.refusal and f"{shape.refusal.code}: {shape.refusal.meaning or shape.refusal.message}"),
             ("Pod", pod and f"{pod.name} on {pod.node or 'no node yet'}"),
             ("Recovery point", recovery(shape) if shape.kind == SESSION else None),
@@ -131,7 +139,7 @@ def _explanation_text(shape: ExplanationShape) -> None:
     )
     if shape.conditions:
         write("Not as wished:")
-        fields((f"  {one.type}", f"{one.status} ({one.reason}): {one.message}") for one in shape.conditions)
+        fields((f"  {name}", words) for name, words in conditions_in_words(shape))
     if shape.next_steps is not None:
         write("The operator's next steps:" if shape.next_steps else "The operator does nothing now.")
         _numbered(shape.next_steps)

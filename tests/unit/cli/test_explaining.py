@@ -1,10 +1,13 @@
 """Where a session is, in words, from its object and the operator's answer; every state has its sentence."""
 
+import re
 from typing import Any
 
 import pytest
 
+from sandhold.cli import planning
 from sandhold.cli.explaining import Told, advice, explain_sandbox, explain_session, recovery
+from sandhold.cli.shapes import ExplanationShape
 from testkit import statuses
 from testkit.statuses import condition
 
@@ -141,6 +144,42 @@ def test_a_sandbox() -> None:
     shape = explain_sandbox(document, ALONE)
     assert shape.waits_for == "No tier x."
     assert [one.type for one in shape.conditions] == ["Ready", "Stalled"]
+
+
+LONG = "store main of AgentSandbox coder does not answer: the bucket workspaces is away. It is tried again."
+
+
+def text_of(shape: ExplanationShape, capsys: pytest.CaptureFixture[str]) -> str:
+    planning._explanation_text(shape)
+    return capsys.readouterr().out
+
+
+def test_one_cause_of_several_conditions_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    status = statuses.starting()
+    for name in ("EgressVerified", "WorkspaceReady"):
+        status["conditions"].append(condition(name, "False", "StoreAway", LONG))
+    status["conditions"][0] = condition("Ready", "False", "StoreAway", LONG)
+    text = text_of(explain_session(a_session(status), None, ALONE), capsys)
+    assert text.count(LONG) == 1
+    assert "Waits for:" in text
+    for name in ("Ready", "EgressVerified", "WorkspaceReady"):
+        assert re.search(rf"^  {name}: +False \(StoreAway\)$", text, re.MULTILINE), "each says its reason"
+
+
+def test_a_cause_of_its_own_is_said_with_its_condition(capsys: pytest.CaptureFixture[str]) -> None:
+    status = statuses.starting()
+    status["conditions"][-1] = condition("PodReady", "False", "ImagePullFailed", "The image x cannot be pulled.")
+    text = text_of(explain_session(a_session(status), None, ALONE), capsys)
+    assert re.search(r"^  PodReady: +False \(ImagePullFailed\): The image x cannot be pulled\.$", text, re.MULTILINE)
+
+
+def test_what_the_summary_says_is_not_waited_for_in_the_same_words(capsys: pytest.CaptureFixture[str]) -> None:
+    conditions = [condition(name, "False", "TierUnknown", LONG) for name in ("Ready", "WallsReady")]
+    document = {"metadata": {"namespace": "demo", "name": "coder"}, "status": {"conditions": conditions}}
+    shape = explain_sandbox(document, ALONE)
+    text = text_of(shape, capsys)
+    assert (shape.waits_for, text.count(LONG)) == (LONG, 1)
+    assert "what is said above" in text
 
 
 @pytest.mark.parametrize(
