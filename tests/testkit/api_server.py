@@ -26,6 +26,7 @@ from testkit.ports import free_ports
 
 READY_SECONDS = 90.0
 STOP_SECONDS = 10.0
+REQUEST_SECONDS = 30.0
 ATTEMPTS = 3
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 GROUP = "/apis/sandhold.dev/v1alpha1"
@@ -117,13 +118,24 @@ class ApiServer:
         """A request past the door: what others do to the objects. PATCH is a merge patch."""
         data = json.dumps(body).encode() if body is not None else None
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        return dict(json.loads(self._send(method, path, data, {"Content-Type": content_type}) or b"{}"))
+
+    def watches(self, *labels: str) -> int:
+        """How many watches are open on it, its own among them; only those with these labels, as in `group="apps"`."""
+        series = self._send("GET", "/metrics").decode().splitlines()
+        wanted = ("apiserver_longrunning_requests{", 'verb="WATCH"', *labels)
+        return round(sum(float(line.rpartition(" ")[2]) for line in series if all(word in line for word in wanted)))
+
+    def _send(
+        self, method: str, path: str, data: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        headers = {"Authorization": f"Bearer {self.token}", **(headers or {})}
         request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310 - loopback
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._tls())
         )
-        with opener.open(request, timeout=10) as answer:
-            return dict(json.loads(answer.read() or b"{}"))
+        with opener.open(request, timeout=REQUEST_SECONDS) as answer:
+            return bytes(answer.read())
 
     def add_namespace(self, name: str) -> str:
         """A namespace of its own keeps tests apart."""

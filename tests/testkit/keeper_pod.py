@@ -40,6 +40,20 @@ async def eventually(holds: Callable[[], Any], what: str, patience: float = PATI
     return await asyncio.to_thread(until, holds, what, patience)
 
 
+def descendants(pid: int) -> list[int]:
+    """Every process below one, each before those below it."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def state_of(pid: int) -> str:
+    """What the kernel says that a process does: `T` is stopped, `Z` has ended, `D` waits in the kernel."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
 @dataclass
 class KeeperPod:
     """Folders and processes of one pod. Leaving it ends every process and removes every file."""
@@ -179,6 +193,10 @@ class KeeperPod:
         assert self.init is not None
         children = Path(f"/proc/{self.init.pid}/task/{self.init.pid}/children")
         return int(until(lambda: children.read_text().split(), "init runs")[0])
+
+    def agents(self) -> list[int]:
+        """Every process of the container but init, as this machine numbers them."""
+        return descendants(self.init_pid())
 
     def hint(self) -> dict[str, Any]:
         """What init says of itself now."""

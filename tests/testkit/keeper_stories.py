@@ -100,7 +100,7 @@ async def round_trip(mover: FakeMover, tree: Tree) -> tuple[dict[bytes, Seen], d
         assert report["workspace"]["state"] == "Ready", report["workspace"]
         assert report["marker"]["recovery"] == "Restored"
         assert report["marker"]["source"] == {"epoch": 1, "sequence": 1}
-        return before, trees.walk(other.workspace), received
+        return before, await trees.walk_after_restore(other.workspace, before), received
 
 
 def prepare(**fields: Any) -> dict[str, Any]:

@@ -6,9 +6,11 @@ path as bytes. It is meant for trees of a test's size and does not defend itself
 
 # ruff: noqa: PTH101, PTH102, PTH115, PTH118, PTH123, PTH208, PTH211  # pathlib has no paths in bytes
 
+import asyncio
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 BLOCK = 4096
 MIB = 1 << 20
+_LOOKED_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,17 @@ def walk(root: os.PathLike[str] | bytes) -> dict[bytes, Seen]:
             elif stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
     return {path: _see(base, path, inodes) for path in sorted(paths)}
+
+
+async def walk_after_restore(root: os.PathLike[str], expected: Mapping[bytes, Seen]) -> dict[bytes, Seen]:
+    """`walk`, once it gives what is expected, or else what it gives in the end.
+
+    A keeper that has restored a tree looks at it once more, and for that opens folders up that are closed to everybody.
+    """
+    deadline = time.monotonic() + _LOOKED_SECONDS
+    while (seen := walk(root)) != expected and time.monotonic() < deadline:  # noqa: ASYNC110 - a disk tells nobody
+        await asyncio.sleep(0.05)
+    return seen
 
 
 def _see(base: bytes, path: bytes, inodes: Mapping[tuple[int, int], list[bytes]]) -> Seen:

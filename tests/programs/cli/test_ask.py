@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from sandhold import names
-from testkit.api_server import GROUP
+from testkit.api_server import GROUP, ApiServer
 from testkit.cli_place import ROOT, Place, eventually
 from testkit.ports import free_ports
 
+pytestmark = pytest.mark.xdist_group("api-server")
+
 SECRET = "s3cr3t-value"
+START_SECONDS = 60
 _COMMAND = (sys.executable, "-c", "from sandhold.handlers.command import main; main()")
 
 
@@ -44,7 +47,18 @@ class Operator:
             self.process = subprocess.Popen(
                 _COMMAND, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
-        eventually(lambda: self.ask("installation").get("code") != "unavailable", "it answers", 40)
+        eventually(lambda: self.answers() is not None, "it answers", START_SECONDS)
+
+    def answers(self) -> dict[str, Any] | None:
+        """Which installation is its, without a second process: for who asks again and again; None when it is not up."""
+        try:
+            return _raw(self.socket, b'{"verb":"installation"}\n')
+        except OSError:
+            return None
+
+    def leads(self) -> bool:
+        answer = self.answers()
+        return answer is not None and bool(answer["ok"])
 
     def ask(self, *words: str) -> dict[str, Any]:
         done = subprocess.run(
@@ -63,6 +77,14 @@ class Operator:
         self.process.terminate()
         return self.process.wait(20)
 
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def tell(self) -> None:
+        """Its log, which pytest shows when the test has failed."""
+        print(self.log.read_text()[-3000:])  # noqa: T201
+
 
 def _backends(place: Place) -> Path:
     path = place.home / "sandbox-backends.json"
@@ -73,11 +95,27 @@ def _backends(place: Place) -> Path:
 
 @pytest.fixture
 def operator(place: Place) -> Iterator[Operator]:
+    """One that may be ended."""
     made = Operator(place, "first")
     yield made
-    made.process.kill()
-    made.process.wait()
-    print(made.log.read_text()[-3000:])  # noqa: T201 - shown by pytest when the test has failed
+    made.kill()
+    made.tell()
+
+
+@pytest.fixture(scope="module")
+def one_for_all(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    place = Place(api_server, api_server.add_namespace("cli-leader"), tmp_path_factory.mktemp("leader"))
+    made = Operator(place, "first")
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def leader(one_for_all: Operator) -> Iterator[Operator]:
+    """One that leads, for tests that leave it as it was."""
+    eventually(one_for_all.leads, "it leads")
+    yield one_for_all
+    one_for_all.tell()
 
 
 def _everything(place: Place) -> dict[str, str]:
@@ -89,23 +127,22 @@ def _everything(place: Place) -> dict[str, str]:
     return stored
 
 
-def test_the_leader_says_what_it_would_do_and_does_not_do_it(operator: Operator) -> None:
-    place = operator.place
-    eventually(lambda: operator.ask("installation")["ok"], "it leads")
-    assert operator.ask("installation")["installation"] == place.namespace
+def test_the_leader_says_what_it_would_do_and_does_not_do_it(leader: Operator) -> None:
+    place = leader.place
+    assert leader.ask("installation")["installation"] == place.namespace
     place.session(env=[{"name": "TOKEN", "value": SECRET}])
     target = f"sandboxsession/{place.namespace}/quill"
     eventually(lambda: place.found().get("status", {}).get("phase") == "Failed", "it was looked at")
-    eventually(lambda: operator.ask("plan", target)["settled"], "nothing is left to do")
+    eventually(lambda: leader.ask("plan", target)["settled"], "nothing is left to do")
     before = _everything(place)
-    answer = operator.ask("plan", target)
+    answer = leader.ask("plan", target)
     assert answer["steps"] == []
     assert answer["observed"]["sandbox"] == "absent"
     assert answer["plan"] == ({} if answer["wakeAfterSeconds"] is None else {"wakeAfter": answer["wakeAfterSeconds"]})
     assert _everything(place) == before
     assert SECRET not in json.dumps(answer)
 
-    assert operator.ask("plan", f"sbs/{place.namespace}/nobody")["code"] == "not_found"
+    assert leader.ask("plan", f"sbs/{place.namespace}/nobody")["code"] == "not_found"
 
 
 def test_the_socket_is_for_its_owner_alone_and_goes_with_the_operator(operator: Operator) -> None:
@@ -118,26 +155,22 @@ def test_the_socket_is_for_its_owner_alone_and_goes_with_the_operator(operator: 
 
 
 def test_what_a_killed_operator_left_is_no_obstacle(operator: Operator) -> None:
-    operator.process.kill()
-    operator.process.wait()
+    operator.kill()
     assert operator.socket.exists()
     operator.start()
     assert operator.ask("installation").get("code") != "unavailable"
 
 
-def test_a_standby_says_who_leads(operator: Operator) -> None:
-    eventually(lambda: operator.ask("installation")["ok"], "it leads")
-    second = Operator(operator.place, "second")
+def test_a_standby_says_who_leads(leader: Operator) -> None:
+    second = Operator(leader.place, "second")
     try:
-        answer = second.ask("plan", f"agentsandbox/{operator.place.namespace}/coder")
+        answer = second.ask("plan", f"agentsandbox/{leader.place.namespace}/coder")
         assert (answer["code"], answer["leader"]) == ("standby", "first")
     finally:
-        second.process.kill()
-        second.process.wait()
+        second.kill()
 
 
-def test_wrong_questions_are_answered_and_leave_the_operator_as_it_was(operator: Operator) -> None:
-    eventually(lambda: operator.ask("installation")["ok"], "it leads")
+def test_wrong_questions_are_answered_and_leave_the_operator_as_it_was(leader: Operator) -> None:
     for question in (
         b"nonsense\n",
         b"[]\n",
@@ -146,19 +179,18 @@ def test_wrong_questions_are_answered_and_leave_the_operator_as_it_was(operator:
         b'{"verb":"delete"}\n',
         b"x" * 9000 + b"\n",
     ):
-        assert _raw(operator.socket, question)["code"] == "invalid"
-    assert operator.ask("installation")["ok"]
-    assert operator.process.poll() is None
+        assert _raw(leader.socket, question)["code"] == "invalid"
+    assert leader.ask("installation")["ok"]
+    assert leader.process.poll() is None
 
 
-def test_too_many_questions_at_once_are_turned_away(operator: Operator) -> None:
-    eventually(lambda: operator.ask("installation")["ok"], "it leads")
+def test_too_many_questions_at_once_are_turned_away(leader: Operator) -> None:
     with contextlib.ExitStack() as held:
         for _ in range(4):
-            held.enter_context(socket.socket(socket.AF_UNIX)).connect(str(operator.socket))
+            held.enter_context(socket.socket(socket.AF_UNIX)).connect(str(leader.socket))
         question = b'{"verb":"installation"}\n'
-        eventually(lambda: _raw(operator.socket, question).get("code") == "busy", "a fifth is turned away")
-    eventually(lambda: operator.ask("installation")["ok"], "and comes in again")
+        eventually(lambda: _raw(leader.socket, question).get("code") == "busy", "a fifth is turned away")
+    eventually(leader.leads, "and comes in again")
 
 
 def _raw(path: Path, question: bytes) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.keeper_pod import KeeperPod, until
+from testkit.keeper_pod import KeeperPod, descendants, state_of, until
 
 PYTHON = "/usr/bin/python3"
 COUNTER = "trap 'exit 6' TERM; while :; do echo x >> ticks; sleep 0.01; done"
@@ -45,18 +45,6 @@ def freeze(pod: KeeperPod) -> None:
     until(lambda: is_frozen(pod), "everybody is stopped")
 
 
-def descendants(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *descendants(child)]
-    return found
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-
-
 def ended(pod: KeeperPod) -> dict[str, object]:
     until(lambda: pod.hint().get("state") == "Ended", "the agent has ended")
     return pod.hint()
@@ -67,7 +55,7 @@ def test_who_is_frozen_does_nothing_until_thawed(pod: KeeperPod) -> None:
     freeze(pod)
     frozen_at = ticks(pod)
     # A shell in vfork waits in the kernel for its child, which is stopped; one that is stopped reaps nobody.
-    assert {state_of(pid) for pid in descendants(pod.init_pid())} <= {"T", "D", "Z"}
+    assert {state_of(pid) for pid in pod.agents()} <= {"T", "D", "Z"}
     assert pod.run("init", "ready").returncode == 0
     assert ticks(pod) == frozen_at
     assert pod.hint()["state"] == "Running"
@@ -125,10 +113,10 @@ def test_a_fork_bomb_is_frozen() -> None:
         pod.open_gate(PYTHON, "-c", BOMB)
         until(lambda: ticks(pod) > 50, "the bomb goes off")
         freeze(pod)
-        there = descendants(pod.init_pid())
+        there = pod.agents()
         frozen_at = ticks(pod)
         assert {state_of(pid) for pid in there} <= {"T", "Z"}
-        assert descendants(pod.init_pid()) == there
+        assert pod.agents() == there
         assert ticks(pod) == frozen_at
         order(pod, freeze=False)
         goes_on(pod)
@@ -166,7 +154,7 @@ def test_an_agent_that_is_killed_while_frozen_has_ended(pod: KeeperPod) -> None:
     """The kernel's killer for want of memory does not ask."""
     ticking(pod)
     freeze(pod)
-    os.kill(min(descendants(pod.init_pid())), signal.SIGKILL)
+    os.kill(min(pod.agents()), signal.SIGKILL)
     hint = ended(pod)
     assert hint["exitCode"] == 137
     assert not hint.get("frozen", False)

@@ -145,4 +145,4 @@ async def test_a_workspace_goes_to_s3_and_comes_back_to_another_pod(
             ended = await report(operator, second, lambda r: r["workspace"]["state"] in ("Ready", "Failed"))
             assert ended["workspace"]["state"] == "Ready", ended["workspace"]
             assert ended["workspace"]["files"] == len(ODD)
-            assert trees.walk(pod.workspace) == before
+            assert await trees.walk_after_restore(pod.workspace, before) == before

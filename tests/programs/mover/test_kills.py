@@ -63,12 +63,14 @@ def layers(s3: S3Server, pod: Pod) -> int:
     return len(s3.list_keys(f"sandboxes/test-installation/{pod.slot}/layers/"))
 
 
-async def brought_back(mover: MoverProcess, pod: Pod, other: Pod, sequence: int) -> dict[bytes, trees.Seen]:
+async def brought_back(
+    mover: MoverProcess, pod: Pod, other: Pod, expected: dict[bytes, trees.Seen]
+) -> dict[bytes, trees.Seen]:
     """What a walker sees in another pod."""
     async with keeper_at_home(mover, Pod(other.uid, pod.slot, other.token)) as (folders, operator):
-        report = await operator.prepare(2, (1, sequence))
+        report = await operator.prepare(2, (1, 2))
         assert report["workspace"]["state"] == "Ready", report
-        return trees.walk(folders.workspace)
+        return await trees.walk_after_restore(folders.workspace, expected)
 
 
 async def head(mover: MoverProcess, pod: Pod) -> Any:
@@ -109,7 +111,7 @@ async def test_a_mover_killed_under_an_archive(  # noqa: PLR0917 - fixtures and 
     assert generations(own_s3, pod) == ["001-001", "001-002"]
     # What the killed mover left behind, counted: parts that the bucket's lifecycle rule takes, and no layer.
     assert (len(own_s3.uploads()), layers(own_s3, pod)) == (uploads, 2)
-    after = await brought_back(second, pod, new_pod(reviews), 2)
+    after = await brought_back(second, pod, new_pod(reviews), before)
     fault.judge_workspace(before, after, is_same_pod=False)
 
 
@@ -136,7 +138,7 @@ async def test_a_mover_killed_after_it_had_stored_and_before_it_said_so(
     assert (stored["state"], stored["sequence"]) == ("Stored", 2), stored
     assert generations(own_s3, pod) == ["001-001", "001-002"]
     await eventually(lambda: layers(own_s3, pod) == 2)
-    after = await brought_back(second, pod, new_pod(reviews), 2)
+    after = await brought_back(second, pod, new_pod(reviews), before)
     fault.judge_workspace(before, after, is_same_pod=False)
 
 
@@ -167,4 +169,5 @@ async def test_a_mover_killed_under_a_restore(
             await again.order_prepare(2, (1, 2))
             report = await again.until(lambda report: report["workspace"]["state"] == "Ready")
         assert report["marker"]["source"] == {"epoch": 1, "sequence": 2}
-        fault.judge_workspace(before, trees.walk(folders.workspace), is_same_pod=False)
+        after = await trees.walk_after_restore(folders.workspace, before)
+        fault.judge_workspace(before, after, is_same_pod=False)

@@ -130,7 +130,7 @@ async def test_a_slow_hello_and_a_silent_socket_are_hung_up_on_in_time(mover: Mo
         assert await peer.is_hung_up_on()
     assert await silent_reader.read(1) == b""
     silent_writer.close()
-    assert 9 < time.monotonic() - started < 15
+    assert 9 < time.monotonic() - started < 25
 
 
 async def test_a_flood_of_unproven_connections_stops_no_proven_keeper(

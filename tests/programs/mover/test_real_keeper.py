@@ -23,11 +23,13 @@ async def archived(mover: MoverProcess, pod: Pod, tree: trees.Tree) -> tuple[dic
         return before, await operator.archive(1, 1)
 
 
-async def restored(mover: MoverProcess, pod: Pod) -> tuple[dict[bytes, trees.Seen], dict[str, Any]]:
+async def restored(
+    mover: MoverProcess, pod: Pod, expected: dict[bytes, trees.Seen]
+) -> tuple[dict[bytes, trees.Seen], dict[str, Any]]:
     """What a walker sees in another pod after the restore, and the report of it."""
     async with keeper_at_home(mover, pod) as (folders, operator):
         report = await operator.prepare(2, (1, 1))
-        return trees.walk(folders.workspace), report
+        return await trees.walk_after_restore(folders.workspace, expected), report
 
 
 async def test_a_workspace_comes_back_in_another_pod_as_it_was(
@@ -38,7 +40,7 @@ async def test_a_workspace_comes_back_in_another_pod_as_it_was(
     assert len(s3.list_keys(f"sandboxes/test-installation/{pod.slot}/")) == 2
 
     other = new_pod(reviews)
-    after, report = await restored(mover, Pod(other.uid, pod.slot, other.token))
+    after, report = await restored(mover, Pod(other.uid, pod.slot, other.token), before)
     assert report["workspace"]["state"] == "Ready", report
     assert report["marker"] == {
         "slot": pod.slot,
@@ -62,7 +64,7 @@ async def test_a_damaged_layer_is_refused_and_never_an_empty_workspace(
     else:
         s3.put(key, content[:-10] if damage == "cut" else content[:-10] + bytes(10))
     other = new_pod(reviews)
-    _, report = await restored(mover, Pod(other.uid, pod.slot, other.token))
+    _, report = await restored(mover, Pod(other.uid, pod.slot, other.token), {})
     assert (report["workspace"]["state"], report["workspace"]["code"]) == ("Failed", "invalid_snapshot")
     assert report["marker"] is None
 
