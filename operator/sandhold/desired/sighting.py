@@ -6,10 +6,11 @@ A list may hold thousands of whole pods; a `Sighting` is what is kept of each. R
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sandhold import names
+from sandhold.api.meta import moment
 from sandhold.desired.plan import Reference
 from sandhold.desired.world import KubeObject
 
@@ -71,7 +72,7 @@ def sighting_of(document: KubeObject) -> Sighting:
         is_webui=_is_webui(labels) or _is_webui(annotations),
         owner=owner_in(document),
         epoch=_epoch(annotations.get(names.ANNOTATION_EPOCH)),
-        created=_moment(metadata.get("creationTimestamp")),
+        created=moment(metadata.get("creationTimestamp")),
         is_ending=bool(metadata.get("deletionTimestamp")),
         grace_seconds=(document.get("spec") or {}).get("terminationGracePeriodSeconds"),
     )
@@ -110,11 +111,3 @@ def _is_webui(words: Mapping[str, str]) -> bool:
 def _epoch(text: str | None) -> int | None:
     is_number = text is not None and text.isascii() and text.isdigit() and 0 < len(text) <= 10
     return int(text) if text is not None and is_number else None
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -207,5 +207,8 @@ def test_sightings_of_odd_objects_are_read_without_a_guess() -> None:
     assert (seen.owner, seen.epoch, seen.created, seen.set_by_us) == (None, None, None, frozenset())
     odd = {"metadata": {"managedFields": [{"manager": "sandhold", "fieldsV1": {"f:metadata": {"f:labels": None}}}]}}
     assert labels_set_by_us(odd) == frozenset()
+    for when in ("2026-01-01T00:00:00", "yesterday", 7, None):
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "creationTimestamp": when}}
+        assert sighting_of(document).created is None, "a time without a zone is no moment"
     for text in ("", "a/b/c", "a/b/c/d/e", "a//c/d"):
         assert owner_in({"metadata": {"annotations": {names.ANNOTATION_OWNER: text}}}) is None
