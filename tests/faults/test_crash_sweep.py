@@ -1,16 +1,19 @@
 """The operator dies before and after every single write and order, and nothing comes of it.
 
-Each story is played once undisturbed, which counts the calls that change something; then once for each cut, with a new
-operator that knows only what it can read. The same for refused and lost answers, and for watches that lag or lose.
+Each story is played once undisturbed, which counts the calls that change something; then with a branch for each cut, in
+which a new operator goes on that knows only what it can read. The same for refused and lost answers, and for watches
+that lag or lose. What a branch is named after, `Faults({number: kind})` plays alone.
 """
 
-import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from testkit.branching import Branching, BranchingFaults
 from testkit.fault_matrix import Fault, FaultMatrix, Where
-from testkit.faults import Faults, Kind
-from testkit.playing import end_of, ending, played
+from testkit.faults import Kind
+from testkit.playing import end_of, ending, played, undisturbed
 from testkit.running_stories import RUNNING_STORIES
 from testkit.small_world import SmallWorld, WatchPolicy
 from testkit.stories import STORIES, Story
@@ -18,7 +21,7 @@ from testkit.stories import STORIES, Story
 ALL = (*STORIES, *RUNNING_STORIES)
 
 
-async def calls_of_the_beginning(story: Story, calls: list[str], watch: WatchPolicy | None) -> int:
+async def calls_of_the_beginning(story: Story, calls: Sequence[str], watch: WatchPolicy | None) -> int:
     """How many of a story's calls belong to the story that it begins with, and have their faults there."""
     if story.begins_with is None:
         return 0
@@ -33,22 +36,21 @@ async def calls_of_the_beginning(story: Story, calls: list[str], watch: WatchPol
 
 async def sweep(fault: Fault, story: Story, *kinds: Kind, watch: WatchPolicy | None = None) -> int:
     """Play the story with a fault at every call of its own; how many faults came, which are all that were meant to."""
-    undisturbed = await played(story, None, watch)
-    expected, calls = ending(undisturbed), undisturbed.faults.calls
+    expected, calls = await undisturbed(story, watch)
     numbers = range(await calls_of_the_beginning(story, calls, watch), len(calls))
     assert numbers, "a story without a call of its own would be swept by looking away"
-    happened, endings = 0, []
-    for number, kind in itertools.product(numbers, kinds):
-        faults = Faults({number: kind})
-        try:
-            world = await played(story, faults, watch)
-            endings.append(ending(world))
-            assert endings[-1] == expected
-        except AssertionError as error:
-            raise AssertionError(f"story {story.name}, {kind} at {number}: {calls[number]}: {error}") from error
-        happened += len(world.faults.raised)
+    branching: Branching[tuple[dict[str, Any], int]] = Branching()
+
+    async def play() -> tuple[dict[str, Any], int]:
+        world = await played(story, BranchingFaults(branching, kinds, numbers), watch)
+        return ending(world), len(world.faults.raised)
+
+    assert await branching.play(play) == (expected, 0), f"story {story.name} is not the same twice"
+    for name, (found, _) in branching.found.items():
+        assert found == expected, f"story {story.name}, {name}"
+    happened = sum(raised for _, raised in branching.found.values())
     assert happened == len(numbers) * len(kinds), "every fault that was meant to come has come"
-    fault.judge_ending([expected] * happened, endings)
+    fault.judge_ending([expected] * happened, [found for found, _ in branching.found.values()])
     return happened
 
 
@@ -101,7 +103,7 @@ async def test_a_watch_that_lags_or_loses_events_only_takes_longer(
     story: Story, watch: WatchPolicy, matrix: FaultMatrix
 ) -> None:
     fault = matrix.begin("the watch lags or loses events", Where.MEMORY)
-    expected, found = ending(await played(story)), ending(await played(story, None, watch))
+    (expected, _), found = await undisturbed(story), ending(await played(story, None, watch))
     if story.is_a_race:
         for kept in ("archives", "snapshots", "sessions"):
             del expected[kept], found[kept]

@@ -8,7 +8,7 @@ import pytest
 
 from testkit.fault_matrix import FaultMatrix, Where
 from testkit.faults import RETRY_AFTER, Faults, Kind
-from testkit.playing import ending, played, played_in
+from testkit.playing import ending, played, played_in, undisturbed
 from testkit.refusing_world import RefusingWorld
 from testkit.small_world import WatchPolicy
 from testkit.stories import SESSION, STORIES, Story, begin, start
@@ -23,8 +23,7 @@ MOST_MORE_CALLS = 25
 @pytest.mark.parametrize("code", CODES)
 async def test_a_write_is_refused_once(story: Story, code: Kind, matrix: FaultMatrix) -> None:
     fault = matrix.begin(f"{code} at any write or order", Where.MEMORY)
-    undisturbed = await played(story)
-    expected, calls = ending(undisturbed), undisturbed.faults.calls
+    expected, calls = await undisturbed(story)
     found = {}
     for number, call in enumerate(calls):
         world = await played(story, Faults({number: code}))
@@ -38,8 +37,8 @@ async def test_a_write_is_refused_once(story: Story, code: Kind, matrix: FaultMa
 @pytest.mark.parametrize("code", CODES)
 async def test_a_read_is_refused_once(story: Story, code: Kind, matrix: FaultMatrix) -> None:
     fault = matrix.begin(f"{code} at any read", Where.MEMORY)
-    undisturbed = await played_in(RefusingWorld(), story)
-    expected, calls = ending(undisturbed), undisturbed.reads.calls
+    calm = await played_in(RefusingWorld(), story)
+    expected, calls = ending(calm), calm.reads.calls
     assert any(call.startswith("list Pod") for call in calls)
     found = {}
     for number, call in enumerate(calls):
@@ -70,7 +69,7 @@ STORM_SECONDS = 60
 @pytest.mark.parametrize("begins", [0, 2, 4, 6])
 async def test_a_minute_of_refusals_is_waited_out_without_hurry(code: Kind, begins: int, matrix: FaultMatrix) -> None:
     fault = matrix.begin(f"a minute of {code} at everything during a start", Where.MEMORY)
-    expected = ending(await played(next(story for story in PLAYED if story.name == "start")))
+    expected, _ = await undisturbed(next(story for story in PLAYED if story.name == "start"))
     storm = Storm(code, begins)
 
     async def in_a_storm(world: RefusingWorld) -> None:
@@ -93,9 +92,9 @@ async def test_a_refusal_meets_a_watch_that_has_lost_its_events(story: Story, ma
     """Lists alone tell what happened, and one write of each kind is refused meanwhile."""
     fault = matrix.begin("refusals while the watch is mute", Where.MEMORY)
     watch = WatchPolicy(loses=lambda _: True, relist_seconds=10)
-    undisturbed = await played(story, None, watch)
-    expected, found = ending(undisturbed), []
-    for number in range(len(undisturbed.faults.calls)):
+    expected, calls = await undisturbed(story, watch)
+    found = []
+    for number in range(len(calls)):
         code = CODES[number % len(CODES)]
         found.append(ending(await played(story, Faults({number: code}), watch)))
     fault.judge_ending([expected] * len(found), found)

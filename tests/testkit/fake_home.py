@@ -140,7 +140,8 @@ class FakeHome:
         if not keeper.connected:
             return
         is_ready = keeper.report.agent_state == "Running" and keeper.report.opened == keeper.report.challenge
-        self._cluster.objects.change(reference_to(keeper.pod), lambda pod: _make_ready(pod, is_ready=is_ready))
+        if _is_ready(keeper.pod) is not is_ready:
+            self._cluster.objects.change(reference_to(keeper.pod), lambda pod: _make_ready(pod, is_ready=is_ready))
         if not self.behaviour.movers_are_away:
             for callback in tuple(self._callbacks):
                 callback(keeper.uid)
@@ -237,6 +238,10 @@ def _make_running(pod: Document) -> None:
         "initContainerStatuses": [{"name": names.KEEPER_CONTAINER, "ready": True, **running}],
         "containerStatuses": [{"name": names.AGENT_CONTAINER, "ready": False, **running}],
     }
+
+
+def _is_ready(pod: Document) -> bool:
+    return all(status["ready"] for status in pod["status"]["containerStatuses"])
 
 
 def _make_ready(pod: Document, *, is_ready: bool) -> None:

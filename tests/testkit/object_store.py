@@ -119,17 +119,18 @@ class ObjectStore:
     def _store_changed(
         self, reference: Reference, live: Document, wanted: Document, subresource: str | None
     ) -> Document:
-        result = copied(live)
+        # Versions share what they have in common, and what came in was copied already: nobody changes a document.
         if subresource == "status":
-            result.pop("status", None)
+            result = {key: value for key, value in live.items() if key != "status"}
+            result["metadata"] = copied(live["metadata"])
             if "status" in wanted:
                 result["status"] = wanted["status"]
         else:
-            result = copied(wanted)
+            result = {**wanted, "metadata": copied(wanted["metadata"])}
             if reference.kind in HAS_STATUS:
                 result.pop("status", None)
                 if "status" in live:
-                    result["status"] = copied(live["status"])
+                    result["status"] = live["status"]
             self._restore_identity(result, live)
             self._check_finalizers(live, result)
         result = conformed(result)

@@ -1,5 +1,7 @@
 """Plays a story in the small world, and says where it ended: the same, whatever happened on its way."""
 
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
 from testkit.faults import Faults
@@ -11,6 +13,8 @@ World = TypeVar("World", bound=SmallWorld)
 CHECKPOINT_SECONDS = 400
 """After so long the checkpoint of a workspace that changes no more is stored and told."""
 REST_SECONDS = 900
+
+_undisturbed: dict[Story, tuple[dict[str, Any], Sequence[str]]] = {}
 
 
 async def played(story: Story, faults: Faults | None = None, watch: WatchPolicy | None = None) -> SmallWorld:
@@ -30,6 +34,17 @@ async def played_in(world: World, story: Story) -> World:
     finally:
         end_of(world)
     return world
+
+
+async def undisturbed(story: Story, watch: WatchPolicy | None = None) -> tuple[dict[str, Any], Sequence[str]]:
+    """Where a story ends when nothing goes wrong, and its calls. Those of a perfect watch are played once and kept."""
+    if watch is None and story in _undisturbed:
+        expected, calls = _undisturbed[story]
+        return deepcopy(expected), calls
+    world = await played(story, None, watch)
+    if watch is None:
+        _undisturbed[story] = deepcopy(ending(world)), tuple(world.faults.calls)
+    return ending(world), world.faults.calls
 
 
 def end_of(world: SmallWorld) -> None:
