@@ -12,12 +12,15 @@ from sandhold.api.model import ApiModel, ListMap
 
 
 def _whole_second(moment: datetime) -> datetime:
+    # Nearly every moment has been here before.
+    if moment.tzinfo is UTC and moment.microsecond == 0:
+        return moment
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
 def time_text(moment: datetime) -> str:
     """A moment as Kubernetes writes it: UTC, whole seconds."""
-    return _whole_second(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_whole_second(moment).replace(tzinfo=None).isoformat()}Z"
 
 
 def moment(text: Any) -> datetime | None:

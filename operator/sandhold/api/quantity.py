@@ -5,6 +5,7 @@ On the wire a quantity may also be a whole number. Here it is always the text th
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -18,6 +19,7 @@ _FORM = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numk
 LONGEST = 32
 
 
+@lru_cache(maxsize=1024)  # a pass asks for a dozen, and hardly ever for new ones
 def quantity_value(text: str) -> Fraction:
     """How much a quantity is, exactly; `ValueError` for what is none. Negative ones are none here."""
     match = _FORM.fullmatch(text)

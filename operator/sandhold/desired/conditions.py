@@ -72,17 +72,25 @@ def newly_said(before: Iterable[Condition], new: Mapping[str, Any] | None, name:
 
 def printable(text: str, limit: int = LONGEST_MESSAGE) -> str:
     """A foreign text in one bounded line: what a keeper or a store wrote is shown, never trusted."""
-    line = " ".join("".join(mark if mark.isprintable() else " " for mark in text[: 2 * limit]).split())
+    text = text[: 2 * limit]
+    if not text.isprintable():
+        text = "".join(mark if mark.isprintable() else " " for mark in text)
+    line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _condition(before: Condition | None, claim: Claim, generation: int, now: datetime) -> Condition:
+    message = printable(claim.message)
     is_same = before is not None and before.status == claim.status
+    if before is not None and is_same:
+        said = (before.reason, before.message, before.observed_generation)
+        if said == (claim.reason, message, generation):
+            return before
     return Condition(
         type=claim.type,
         status=claim.status,
         observed_generation=generation,
         last_transition_time=before.last_transition_time if before is not None and is_same else now,
         reason=claim.reason,
-        message=printable(claim.message),
+        message=message,
     )
