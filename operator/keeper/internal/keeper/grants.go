@@ -32,7 +32,7 @@ type keepOrder struct {
 	Final bool `json:"final"`
 }
 
-// isValid tells whether a grant is held and worth showing.
+// isValid tells whether a grant is held and worth showing, by this node's clock.
 func (g standingGrant) isValid() bool {
 	return g.Grant != "" && time.Now().Add(expiryMargin).Unix() < g.Expires
 }

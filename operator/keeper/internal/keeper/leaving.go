@@ -18,6 +18,8 @@ const (
 	endedWithin        = 3 * time.Second
 	firstLeavingPause  = 200 * time.Millisecond
 	longestLeavingWait = 2 * time.Second
+	// codeGrantRefused is the mover's for a grant that is not, or no longer, one.
+	codeGrantRefused = "grant_refused"
 )
 
 // leave stores what the agent leaves behind when the pod goes, without an order: told by the preStop hook, while there is
@@ -96,7 +98,7 @@ func (k *keeper) storeFinal(within context.Context, changes <-chan struct{}) {
 			}
 			continue
 		}
-		if err := k.runArchive(context.Background(), order); err == nil || isHopeless(err) {
+		if err := k.runArchive(context.Background(), order); err == nil || isHopeless(err) || k.hasExpired(err) {
 			return
 		}
 		sleep(within, pause)
@@ -105,12 +107,13 @@ func (k *keeper) storeFinal(within context.Context, changes <-chan struct{}) {
 }
 
 // beginFinal takes the turn for the final archive, if one is wanted and permitted. A checkpoint that is in the way is
-// given up: it can only be of less worth.
+// given up: it can only be of less worth. Whether the grant has expired is the mover's to say: by then nobody may be there
+// who could give another, and this node's clock may be wrong.
 func (k *keeper) beginFinal() (order archiveOrder, isWanted, hasTurn bool) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	state, grant := k.read(), k.grants.Final
-	if k.hasFinal(state) || !state.isArchivable() || !grant.isValid() {
+	if k.hasFinal(state) || !state.isArchivable() || grant.Grant == "" {
 		return order, false, false
 	}
 	if k.giveUp != nil {
@@ -118,6 +121,17 @@ func (k *keeper) beginFinal() (order archiveOrder, isWanted, hasTurn bool) {
 	}
 	order = archiveOrder{Sequence: state.nextSequence(), Final: true, Grant: grant.Grant, MaxBytes: grant.MaxBytes}
 	return order, true, k.begin(order)
+}
+
+// hasExpired tells whether mover and keeper agree that the grant for the final archive is of no use any more.
+func (k *keeper) hasExpired(err error) bool {
+	var refused *wire.FailedError
+	if !errors.Is(err, wire.ErrRefused) || !errors.As(err, &refused) || refused.Code != codeGrantRefused {
+		return false
+	}
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	return !k.grants.Final.isValid()
 }
 
 // isHopeless tells failures that another try would only repeat.
