@@ -21,6 +21,7 @@ pytestmark = pytest.mark.alone
 TIERS = ("runc", "gvisor")
 INTERVAL_SECONDS = 10
 QUIET_SECONDS = 30
+POINT_SECONDS = 90
 SETTLED_SECONDS = 4
 """What changed so long before a checkpoint is not stored again by the next one: 2 s, and as much for clocks."""
 
@@ -48,7 +49,7 @@ def wait_point(session: Session, sequence: int) -> Object:
         point = status.get("snapshot") or {}
         return point.get("epoch") == 1 and point["sequence"] >= sequence
 
-    found = session.wait(f"recovery point 1-{sequence}", reached, 3 * INTERVAL_SECONDS)
+    found = session.wait(f"recovery point 1-{sequence}", reached, POINT_SECONDS)
     point: Object = found["status"]["snapshot"]
     return point
 
@@ -66,7 +67,7 @@ def wait_settled(session: Session, changed: float) -> Object:
         is_over = newest["sequence"] > point["sequence"] or time.time() > made + 3 * INTERVAL_SECONDS / 2
         return newest if is_over or made - changed > SETTLED_SECONDS else None
 
-    return until(f"{session.name} is settled", settled, seconds=2 * INTERVAL_SECONDS)
+    return until(f"{session.name} is settled", settled, seconds=POINT_SECONDS)
 
 
 def entry(session: Session) -> Object:
@@ -153,7 +154,7 @@ def go_on_without_an_operator(cluster: Cluster, sessions: dict[str, Session], po
             until(
                 f"{session.name}: a checkpoint without an operator",
                 partial(has_archive, folder, known + 1),
-                seconds=2 * INTERVAL_SECONDS,
+                seconds=POINT_SECONDS,
             )
             assert session.status()["snapshot"]["sequence"] == known, "nobody was there to say it"
     for session in sessions.values():

@@ -130,7 +130,7 @@ def test_a_drain_waits_for_sessions_that_stop_in_order_and_start_again_by_themse
         assert field.pods() == []
         assert "disruption budget" in drained.stderr, f"the drain waited for nobody: {drained.stderr}"
         for session in sessions.values():
-            status = session.wait_phase("Suspended", seconds=5)["status"]
+            status = session.wait_phase("Suspended", seconds=60)["status"]
             assert status["stopReason"] == session.condition("Ready")["reason"] == "NodeCordoned"
             assert status["snapshot"]["epoch"] == 1
             assert manifest(status["snapshot"]["key"])[0]["final"]

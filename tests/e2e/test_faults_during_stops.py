@@ -1,7 +1,7 @@
 """Somebody ends the operator, the mover or a pod while sessions stop: each stop ends as if nothing had happened.
 
 Two kinds of stops are under way at once: one whose agent ignores SIGTERM until its grace is over, and one whose
-archive is large enough to be caught in the middle.
+archive is large enough to be caught in the middle. Each fault has a pair of its own: all start together, twice.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import pytest
 
 from installation.client import Cluster, Object, until
 from testkit.cluster_client import STOP_SECONDS, SYSTEM, Field, Session
-from testkit.fault_matrix import FaultMatrix
-from testkit.kept import STUBBORN, Kept
+from testkit.fault_matrix import Fault, FaultMatrix
+from testkit.kept import STUBBORN, WORK, Kept
 from testkit.node import bytes_read, kill, process_id, the_pod_of
 
 pytestmark = pytest.mark.alone
@@ -24,27 +24,22 @@ GENEROUS: Object = {
 }
 
 
-def stubborn(field: Field, tier: str) -> Session:
-    """A session whose stop takes as long as its agent's grace."""
-    name = field.sandbox(f"stubborn-{tier}", tier, command=["python3", "-c", STUBBORN])
-    return field.session(name, name)
+LARGE_WORK = f"for n in 1 2 3 4; do head -c {LARGE_MB // 4}M /dev/urandom > data-$n; done"
 
 
-def large(field: Field, tier: str) -> Session:
-    """A session whose archive takes a moment; `fill` it when it is Ready."""
-    name = field.sandbox(f"large-{tier}", tier, workspace={"size": "512Mi"}, resources=GENEROUS)
-    return field.session(name, name)
-
-
-def fill(session: Session) -> None:
-    session.shell(f"for n in 1 2 3 4; do head -c {LARGE_MB // 4}M /dev/urandom > data-$n; done")
+def pair(field: Field, number: int) -> dict[str, Session]:
+    """A session whose archive takes a moment, and one whose stop takes as long as its agent's grace."""
+    return {
+        "runc": field.session(f"large-{number}", "large"),
+        "gvisor": field.session(f"stubborn-{number}", "stubborn"),
+    }
 
 
 def replace_operator(cluster: Cluster) -> None:
     """The pod of the operator is deleted, and another one comes."""
     pod = the_pod_of(cluster, SYSTEM, "operator")
     cluster.delete("Pod", SYSTEM, pod["metadata"]["name"])
-    until("another operator is ready", lambda: _is_served(cluster, OPERATOR, pod), seconds=60)
+    until("another operator is ready", lambda: _is_served(cluster, OPERATOR, pod), seconds=120)
 
 
 def scale_operator(cluster: Cluster) -> None:
@@ -72,28 +67,34 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
 
 
 def test_programs_are_replaced_while_sessions_stop(cluster: Cluster, field: Field, matrix: FaultMatrix) -> None:
-    """One fault after the other over the same two sessions."""
-    sessions = {"runc": large(field, "runc"), "gvisor": stubborn(field, "gvisor")}
-    kept = {tier: Kept(session) for tier, session in sessions.items()}
-    fill(sessions["runc"])
+    """One fault after the other, each over two stops; then all start again."""
+    field.sandbox("large", "runc", workspace={"size": "512Mi"}, resources=GENEROUS)
+    field.sandbox("stubborn", "gvisor", command=["python3", "-c", STUBBORN])
+    pairs = {name: pair(field, number) for number, name in enumerate(FAULTS)}
+    kept = {name: _at_work(sessions) for name, sessions in pairs.items()}
+    faults: dict[tuple[str, str], Fault] = {}
     for name, happens in FAULTS.items():
-        for each in kept.values():
-            each.remember()
-        _be_caught_in_the_middle(sessions)
-        faults = {tier: matrix.begin(name, tier) for tier in sessions}
+        _be_caught_in_the_middle(pairs[name])
+        faults |= {(name, tier): matrix.begin(name, tier) for tier in pairs[name]}
         happens(cluster)
-        for session in sessions.values():
+        for session in pairs[name].values():
             session.wait_phase("Suspended", STOP_SECONDS)
-        assert field.pods() == []
+    assert field.pods() == []
+    for sessions in pairs.values():
         for session in sessions.values():
             session.set_mode("Running")
-        for tier, session in sessions.items():
-            session.wait_phase("Ready")
-            session.wait_exec()
-            kept[tier].judge(faults[tier])
-            assert session.status().get("restarts", 0) == 0
+    for name, tier in faults:
+        session = pairs[name][tier]
+        session.wait_phase("Ready")
+        kept[name][tier].judge(faults[name, tier])
+        assert session.status().get("restarts", 0) == 0
     assert field.events("WorkspaceDiscarded") == []
-    sessions["gvisor"].shell("touch tame")
+    for sessions in pairs.values():
+        sessions["gvisor"].shell("touch tame")
+
+
+def _at_work(sessions: dict[str, Session]) -> dict[str, Kept]:
+    return {"runc": Kept(sessions["runc"], f"{WORK}; {LARGE_WORK}"), "gvisor": Kept(sessions["gvisor"])}
 
 
 def _be_caught_in_the_middle(sessions: dict[str, Session]) -> None:

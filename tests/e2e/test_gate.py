@@ -2,39 +2,43 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
-from installation.client import Cluster, until
+from installation.client import Cluster, Object, until
 from testbed import places
 from testbed.failure import TestbedError
 from testkit.cluster_client import Field, Session, daemon, scaled_to_zero
 
-pytestmark = pytest.mark.alone
-
+TIERS = ("runc", "gvisor")
 FIRST = ["sh", "-c", "echo $$ > first; exec sleep infinity"]
 
 
-@pytest.mark.parametrize("tier", ["runc", "gvisor"])
-def test_a_kubelet_that_is_killed_does_not_open_the_gate(cluster: Cluster, field: Field, tier: str) -> None:
-    """The pod waits for a node until the mover is away: else its gate would be open before we could look."""
+@pytest.mark.alone
+def test_a_kubelet_that_is_killed_does_not_open_the_gate(cluster: Cluster, field: Field) -> None:
+    """The pods wait for a node until the mover is away: else their gates would be open before we could look."""
     label = f"sandhold-e2e-{field.namespace[-6:]}"
-    field.sandbox("coder", tier, command=FIRST, pod={"nodeSelector": {label: "here"}})
-    session = field.session("quill", "coder")
-    until("a pod waits for a node", lambda: bool(field.pods()), seconds=60)
+    for tier in TIERS:
+        field.sandbox(tier, tier, command=FIRST, pod={"nodeSelector": {label: "here"}})
+    sessions = [field.session(tier, tier) for tier in TIERS]
+    until("pods wait for a node", lambda: len(field.pods()) == len(TIERS), seconds=60)
+    pods = {session.name: _pod(session)["metadata"] for session in sessions}
     with scaled_to_zero(cluster, "sandhold-mover"), _labelled(cluster, label):
-        until("the agent's container runs, at the gate", lambda: _waits_at_gate(session), seconds=60)
-        assert _workspace(session) == []
+        for session in sessions:
+            until("the agent's container runs, at the gate", partial(_waits_at_gate, session), seconds=90)
+            assert _workspace(session) == []
         daemon("stop", "kubelet")
         daemon("start", "kubelet")
-        until("the new kubelet serves execs", lambda: _answers(session), seconds=60)
-        assert _workspace(session) == []
-        assert session.status()["phase"] == "Starting"
-        assert session.condition("Ready")["status"] == "False"
-        uid = field.pods()[0]["metadata"]["uid"]
-    session.wait_phase("Ready", seconds=120)
-    assert session.pod_uid() == uid
-    assert session.shell("cat first").strip().isdigit()
+        for session in sessions:
+            until("the new kubelet serves execs", partial(_answers, session), seconds=90)
+            assert _workspace(session) == []
+            assert session.status()["phase"] == "Starting"
+            assert session.condition("Ready")["status"] == "False"
+    for session in sessions:
+        session.wait_phase("Ready", seconds=120)
+        assert session.pod_uid() == pods[session.name]["uid"]
+        assert session.shell("cat first").strip().isdigit()
 
 
 @contextmanager
@@ -46,30 +50,29 @@ def _labelled(cluster: Cluster, label: str) -> Iterator[None]:
         cluster.kubectl("label", "node", places.NODE, f"{label}-")
 
 
-def _pod_name(session: Session) -> str:
-    pods = session.field.pods()
-    return str(pods[0]["metadata"]["name"]) if pods else ""
+def _pod(session: Session) -> Object:
+    """Its one pod, which no status names yet."""
+    (pod,) = (each for each in session.field.pods() if each["metadata"]["name"].startswith(f"{session.name}-"))
+    return pod
 
 
 def _waits_at_gate(session: Session) -> bool:
-    for pod in session.field.pods():
-        for container in pod["status"].get("containerStatuses", []):
-            if container["name"] == "agent" and "running" in container["state"]:
-                return _answers(session)
+    for container in _pod(session)["status"].get("containerStatuses", []):
+        if container["name"] == "agent" and "running" in container["state"]:
+            return _answers(session)
     return False
 
 
 def _answers(session: Session) -> bool:
     try:
-        session.field.cluster.execute(session.field.namespace, _pod_name(session), "true", timeout=20)
+        session.field.cluster.execute(session.field.namespace, _pod(session)["metadata"]["name"], "true", timeout=20)
     except TestbedError:
         return False
     return True
 
 
 def _workspace(session: Session) -> list[str]:
-    said = session.field.cluster.execute(session.field.namespace, _pod_name(session), "ls", "-A", "/workspace")
-    return said.split()
+    return session.field.execute(_pod(session)["metadata"]["name"], "ls", "-A", "/workspace").split()
 
 
 def test_the_walls_hold_from_inside(field: Field) -> None:

@@ -1,5 +1,6 @@
 """The ground goes from under live sessions: namespace, operator, the whole chart. All of it comes back."""
 
+import itertools
 import json
 import subprocess
 from collections.abc import Iterator
@@ -23,24 +24,23 @@ WORK = "mkdir deep; head -c 300000 /dev/urandom > deep/work; ln -s deep/work lin
 GONE_SECONDS = 120
 
 
-def started(field: Field) -> dict[str, Session]:
-    """A session under each runtime, always under the same names."""
+def started(*fields: Field) -> dict[tuple[Field, str], Session]:
+    """A session under each runtime in each namespace, always under the same names; all start at once."""
     made = {}
-    for tier in TIERS:
+    for field, tier in itertools.product(fields, TIERS):
         field.sandbox(tier, tier)
-        made[tier] = field.session(f"on-{tier}", tier)
+        made[field, tier] = field.session(f"on-{tier}", tier)
     for session in made.values():
         session.wait_phase("Ready")
-        session.wait_exec()
     return made
 
 
-def at_work(field: Field) -> tuple[dict[str, list[Object]], dict[str, str]]:
-    """What their workspaces hold, and their pods."""
+def at_work(*fields: Field) -> tuple[dict[tuple[Field, str], list[Object]], dict[str, str]]:
+    """What their workspaces hold, and the pods of each runtime in the last namespace."""
     walks, pods = {}, {}
-    for tier, session in started(field).items():
+    for (field, tier), session in started(*fields).items():
         session.shell(WORK)
-        walks[tier], pods[tier] = session.walk(), session.pod_uid()
+        walks[field, tier], pods[tier] = session.walk(), session.pod_uid()
     return walks, pods
 
 
@@ -49,7 +49,7 @@ def test_namespaces_are_deleted_with_live_sessions(
 ) -> None:
     """One while the operator is there, one while it is away; one of the same name finds its workspaces again."""
     away = field_of(cluster, "namespace-away", testrun_uid)
-    before = {field: at_work(field)[0], away: at_work(away)[0]}
+    before, _ = at_work(field, away)
     names_of = {
         field: "namespace deleted with live sessions",
         away: "namespace deleted while the operator is away",
@@ -68,8 +68,8 @@ def test_namespaces_are_deleted_with_live_sessions(
         for each in (field, away):
             metadata = {"name": each.namespace, "labels": {LABEL: testrun_uid}}
             cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-            for tier, session in started(each).items():
-                faults[each, tier].judge_workspace(before[each][tier], session.walk(), is_same_pod=False)
+        for key, session in started(field, away).items():
+            faults[key].judge_workspace(before[key], session.walk(), is_same_pod=False)
     finally:
         stuck = clear(away)
     assert not stuck
@@ -83,7 +83,8 @@ def test_the_chart_is_uninstalled_with_live_sessions_and_installed_again(
     cluster: Cluster, field: Field, matrix: FaultMatrix, tmp_path: Path
 ) -> None:
     """Agents work on without it; who is deleted meanwhile waits, archived when it is back; then all stop in order."""
-    before, pods = at_work(field)
+    walks, pods = at_work(field)
+    before = {tier: walks[field, tier] for tier in TIERS}
     leaving = field.session("leaves", "runc")
     leaving.wait_phase("Ready")
     leaving.shell(WORK)
@@ -99,7 +100,6 @@ def test_the_chart_is_uninstalled_with_live_sessions_and_installed_again(
     for tier in TIERS:
         session = Session(field, f"on-{tier}")
         session.wait_phase("Ready")
-        session.wait_exec()
         faults[tier].judge_workspace(before[tier], session.walk(), is_same_pod=session.pod_uid() == pods[tier])
         assert session.pod_uid() == pods[tier]
     again = field.session("leaves", "runc")

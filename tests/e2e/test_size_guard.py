@@ -20,7 +20,7 @@ SIZE_MIB = 64
 HIGH_MIB = SIZE_MIB * 85 // 100
 FULL_MIB = SIZE_MIB * 105 // 100
 CRITICAL_MIB = SIZE_MIB * 190 // 100
-MEASURED_SECONDS = 45
+MEASURED_SECONDS = 90
 # Fills the workspace when it is told to, and shows that it goes on. Whoever fills it by an exec would be frozen too.
 FILLER = """
 import os, pathlib, time
@@ -126,11 +126,11 @@ def reach_full(matrix: FaultMatrix, sessions: dict[str, Session]) -> None:
     each("everybody is frozen", (pod.is_frozen for pod in pods.values()), MEASURED_SECONDS)
     for tier, session in sessions.items():
         pod = pods[tier]
-        until(f"{tier}: what was there when it was full is stored", partial(is_saved, session), seconds=30)
-        until(f"{tier}: thawed", pod.is_thawed, seconds=30)
+        until(f"{tier}: what was there when it was full is stored", partial(is_saved, session), seconds=90)
+        until(f"{tier}: thawed", pod.is_thawed, seconds=60)
         seen = turns(pod)
-        until(f"{tier}: the agent goes on", partial(goes_on, pod, seen), seconds=10)
-        (event,) = until(f"{tier}: an Event warns", partial(warnings, session), seconds=10)
+        until(f"{tier}: the agent goes on", partial(goes_on, pod, seen), seconds=60)
+        (event,) = until(f"{tier}: an Event warns", partial(warnings, session), seconds=60)
         assert event["type"] == "Warning"
         ready = session.condition("WorkspaceReady")
         assert (ready["status"], ready["reason"]) == ("True", "WorkspaceFull")

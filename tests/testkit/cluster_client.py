@@ -5,6 +5,7 @@ Waiting is always for a condition of an object, with a bound, and what was seen 
 
 import hashlib
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,16 @@ SYSTEM = "sandhold-system"
 IMAGE = "localhost/sample-agent:dev"
 START_SECONDS = 90
 STOP_SECONDS = 90
+BEGUN_SECONDS = 45
+_NEVER_BEGUN = re.compile(
+    r"failed \(1\): (?:error|Error from server[^:\n]*): [^\n]*(?:unable to upgrade connection|error dialing backend"
+    r"|container not found|failed to load task|failed to create exec)"
+)
+"""How kubectl says that a command was not begun: so it may be asked for again. What may have begun never is."""
+
+
+class NeverBegunError(TestbedError):
+    """A command in a container that nobody began, within a bound."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,19 @@ class Field:
     def pods(self) -> list[Object]:
         """All pods of the namespace."""
         return self.cluster.list("Pod", self.namespace)
+
+    def execute(self, pod: str, *command: str, stdin: str | None = None) -> str:
+        """Run a command in an agent's container: once, but asked for as often as it takes until somebody begins it."""
+        deadline = time.monotonic() + BEGUN_SECONDS
+        while True:
+            try:
+                return self.cluster.execute(self.namespace, pod, *command, stdin=stdin)
+            except TestbedError as error:
+                if not is_never_begun(str(error)):
+                    raise
+                if time.monotonic() > deadline:
+                    raise NeverBegunError(str(error)) from error
+            time.sleep(0.5)
 
     def events(self, reason: str) -> list[Object]:
         """The Events with a reason."""
@@ -128,7 +152,7 @@ class Session:
 
     def wait_exec(self) -> None:
         """Wait until commands can be run: a kubelet that has just started a container may not know it for a second."""
-        until(f"{self.name}: commands can be run", self._executes, seconds=30)
+        until(f"{self.name}: commands can be run", self._executes, seconds=60)
 
     def _executes(self) -> bool:
         try:
@@ -139,7 +163,7 @@ class Session:
 
     def execute(self, *command: str, stdin: str | None = None) -> str:
         """Run a command in the agent's container."""
-        return self.field.cluster.execute(self.field.namespace, self.pod()["metadata"]["name"], *command, stdin=stdin)
+        return self.field.execute(self.pod()["metadata"]["name"], *command, stdin=stdin)
 
     def shell(self, script: str) -> str:
         """Run a script in the agent's container, in the workspace."""
@@ -185,6 +209,11 @@ class Session:
     def is_gone(self) -> bool:
         """Whether the object is absent."""
         return self.field.cluster.get("SandboxSession", self.field.namespace, self.name) is None
+
+
+def is_never_begun(said: str) -> bool:
+    """Whether the error of an exec says that its command was not begun."""
+    return _NEVER_BEGUN.search(said) is not None
 
 
 def daemon(verb: str, name: str) -> None:
