@@ -65,6 +65,7 @@ REASONS = MappingProxyType(
         "AgentFailed": "The agent ended by itself with another exit code.",
         "AgentRestarting": "The agent's container started again; it waits for new evidence before the agent runs.",
         "PodLost": "The pod disappeared while the session was to run.",
+        "OtherPodPresent": "A pod of another epoch of the session is still there; no second one is made beside it.",
         "PodTerminating": "Somebody deleted the pod; another one follows when it is gone.",
         "Discarded": "The workspace was given up on a person's order.",
         "Settled": "There is nothing to do.",

@@ -127,9 +127,11 @@ class Backends(ConfigModel):
 
 
 def _image_matches(pattern: str, image: str) -> bool:
-    if pattern.endswith("*"):
-        return image.startswith(pattern[:-1]) and len(image) >= len(pattern)
-    return image == pattern
+    if not pattern.endswith("*"):
+        return image == pattern
+    start, rest = pattern[:-1], image[len(pattern) - 1 :]
+    # What follows a tag's colon may be a registry's port and another image: no tag and no digest has a slash.
+    return image.startswith(start) and rest != "" and (start.endswith("/") or "/" not in rest)
 
 
 def default_backends(installation_id: str) -> Backends:

@@ -13,7 +13,7 @@ from sandhold.desired.patience import REFUSED_SECONDS, UNKNOWN_SECONDS, WAIT_SEC
 from sandhold.desired.placement import is_gone
 from sandhold.desired.plan import Create, Delete, Event, Plan
 from sandhold.desired.pod import sandbox_pod
-from sandhold.desired.seen import Trouble
+from sandhold.desired.seen import SeenPod, Trouble
 from sandhold.desired.situation import Situation, gate_may_be_open
 from sandhold.desired.world import Absent, Present, Unknown
 from sandhold.reasons import ADMITTED, POD_READY, WORKSPACE_READY, Refusal, RefusalCode, refuse
@@ -81,10 +81,20 @@ def _without_pod(situation: Situation) -> Plan:
     was_taken = situation.world.posted_epoch == situation.epoch
     if situation.pod is not None or was_taken or situation.is_fenced or gate_may_be_open(situation):
         return _replace(situation)
-    if not all(is_gone(situation, pod) for pod in situation.pods or ()):
-        # Its end wakes the session: one pod at a time, also where none of them was ever opened.
-        return Plan(wake_after=UNKNOWN_SECONDS)
-    return _create(situation)
+    others = [pod for pod in situation.pods or () if not is_gone(situation, pod)]
+    return _behind(situation, others[0]) if others else _create(situation)
+
+
+def _behind(situation: Situation, other: SeenPod) -> Plan:
+    """One pod at a time, also where none of them was ever opened. The end of the other one wakes the session."""
+    new = None
+    if other.deletion is None and not is_patient(situation):
+        message = (
+            f"Pod {other.name} of epoch {other.epoch} is still there, and this start is epoch {situation.epoch}. "
+            "Deleting that pod has its keeper archive what is in it; the session then goes on by itself."
+        )
+        new = status.starting(situation, (POD_READY, Trouble("OtherPodPresent", message)))
+    return Plan(status=new, wake_after=UNKNOWN_SECONDS)
 
 
 def _replace(situation: Situation) -> Plan:

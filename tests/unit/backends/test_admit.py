@@ -18,7 +18,7 @@ BACKENDS = Backends.model_validate(
             "runc": {"runtime_class": "runc", "egress": {"cni": {}}},
             "kata": {"runtime_class": "kata-qemu", "egress": {"cni": {}}},
         },
-        "image_allowlist": ["registry.example/a/*", "python:3.13", "registry.example/b/c@*"],
+        "image_allowlist": ["registry.example/a/*", "python:3.13", "registry.example/b/c@*", "node:*"],
         "resource_defaults": {"cpu": "2", "memory": "4Gi"},
         "sandbox_ttl_seconds": 3600,
         "stores": {
@@ -129,6 +129,10 @@ def test_equal_questions_have_equal_answers() -> None:
         ("registry.example/b/c:1", False),
         ("python:3.13", True),
         ("python:3.13-slim", False),
+        ("node:24", True),
+        ("node:24@sha256:0", True),
+        ("node:5000/evil/image:1", False),
+        ("registry.example/b/c@sha256/evil", False),
         ("docker.io/library/python:3.13", False),
     ],
 )

@@ -37,16 +37,19 @@ def test_no_command_loads_kopf_or_a_store() -> None:
     assert not any(name.startswith("sandhold.handlers") for name in loaded)
 
 
-def test_help_is_there_in_half_a_second() -> None:
+def test_help_costs_little_more_than_the_libraries_that_print_it() -> None:
     """The best of a few: the machine may be busy with something else."""
+    own, libraries = _quickest(HELP), _quickest("import typer, rich.console")
+    assert own < 3 * libraries, (own, libraries)
+
+
+def _quickest(script: str) -> float:
     took = []
     for _ in range(5):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, env={"PYTHONPATH": str(SOURCE)})
+        subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env={"PYTHONPATH": str(SOURCE)})
         took.append(time.perf_counter() - began)
-        if took[-1] < 0.5:
-            return
-    raise AssertionError(f"sandhold --help took {took} s")
+    return min(took)
 
 
 def test_every_command_and_option_says_what_it_is_for() -> None:

@@ -194,6 +194,20 @@ def test_a_shut_pod_that_we_threw_away_is_waited_for_and_not_counted() -> None:
     assert plan_of(session=starting(), pods=[older]) == Plan(wake_after=5)
 
 
+def test_a_pod_of_another_epoch_is_named_and_not_waited_for_in_silence() -> None:
+    """What an etcd that was restored leaves: a status that does not know the pod."""
+    left = {"pods": [worlds.a_pod(3)], "keepers": worlds.a_keeper("Open", epoch=3)}
+    world = {**left, "history": worlds.a_history(worlds.a_fence(3))}
+    moments_ago = worlds.a_status("Starting", 4, since=worlds.NOW - timedelta(seconds=1))
+    assert plan_of(session=worlds.a_session(status=moments_ago), **world) == Plan(wake_after=5)
+    plan = plan_of(session=worlds.a_session(status=worlds.a_status("Starting", 4)), **world)
+    assert told(plan, "PodReady") == ("False", "OtherPodPresent")
+    assert plan.status is not None
+    (said,) = (one["message"] for one in plan.status["conditions"] if one["type"] == "PodReady")
+    assert worlds.a_pod(3)["metadata"]["name"] in said
+    assert not plan.writes
+
+
 def test_a_pod_that_no_kubelet_takes_is_not_made_for_ever() -> None:
     dead = worlds.a_pod(is_dead=True)
     plan = plan_of(session=starting(), pods=[dead])
