@@ -46,8 +46,10 @@ def _pytest(name: str, *words: str, seconds: float, needs: tuple[str, ...] = ())
 
 _EACH_CPU = ("--numprocesses=2",)
 """For what computes; the machine that this is for has two."""
-_FILES_BESIDE = ("--numprocesses=3", "--dist=loadfile")
-"""For what waits most of the time for a kubelet."""
+_FILES_EACH_CPU = (*_EACH_CPU, "--dist=loadfile")
+"""For what starts servers for all tests of a file."""
+_FILES_BESIDE = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
+"""For what waits most of the time for a kubelet. In the order of the collection: files with `long` tests first."""
 
 
 def _script(path: str, *words: str) -> tuple[str, ...]:
@@ -81,9 +83,9 @@ _UP = "cluster-up"
 _INSTALLED = "install"
 
 PROGRAMS = (
-    _pytest("wiring", "tests/wiring", seconds=600, needs=(_BUILT,)),
+    _pytest("wiring", *_FILES_EACH_CPU, "tests/wiring", seconds=600, needs=(_BUILT,)),
     _pytest("chart", "tests/chart", seconds=300, needs=(_BUILT,)),
-    _pytest("programs", "tests/programs", seconds=1200, needs=(_BUILT,)),
+    _pytest("programs", *_FILES_EACH_CPU, "tests/programs", seconds=1200, needs=(_BUILT,)),
 )
 
 CLUSTER = (

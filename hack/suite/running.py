@@ -16,7 +16,7 @@ from suite.totals import Totals
 _SHOWN_LINES = 80
 # What lacks a binary is a failure here, not a skip; tests of faults say what became of them.
 _ENVIRONMENT = {"CI": "true", "SANDHOLD_FAULT_ROWS": str(matrix.rows_file(RESULTS))}
-_GRACE_SECONDS = 90
+_GRACE_SECONDS = 180
 """Tests that are told to end get the time to put the cluster right again."""
 
 

@@ -1,5 +1,7 @@
 """How agents end: by themselves, when they are told to, when they will not, and when their time is over."""
 
+import pytest
+
 from installation.client import until
 from testkit.cluster_client import STOP_SECONDS, Field
 
@@ -12,6 +14,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_all_ways_to_end(field: Field) -> None:
     """One namespace, all at once: none has anything to do with another."""
     field.sandbox("stubborn", command=["python3", "-c", STUBBORN])

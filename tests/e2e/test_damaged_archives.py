@@ -60,6 +60,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_damage_is_refused_and_an_intact_archive_heals_it(field: Field, matrix: FaultMatrix) -> None:
     field.sandbox("coder", command=["sh", "-c", "echo started >> started; exec sleep infinity"])

@@ -63,7 +63,6 @@ def at_work(*groups: dict[str, Session]) -> None:
     """Wait until all are Ready, and put work into their workspaces."""
     for session in (each for group in groups for each in group.values()):
         session.wait_phase("Ready")
-        session.wait_exec()
         session.python(WORK)
 
 
@@ -78,6 +77,7 @@ def go(session: Session) -> None:
     session.shell("touch /tmp/go")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> None:
     """All in one namespace, calm until it is their turn: what each had is there in the end, and nobody was held up."""
@@ -107,7 +107,6 @@ def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> 
     after = {}
     for key, session in sessions.items():
         session.wait_phase("Ready")
-        session.wait_exec()
         smuggled = json.loads(session.python(SMUGGLED, hostile.LEGAL_BYTES.hex()))
         after[key] = [*stable(session), *smuggled]
     for key, fault in faults:
@@ -159,7 +158,7 @@ Opens up all of them on its way, for the walker.
 def _flooded(field: Field, attackers: dict[str, Session], address: str, matrix: FaultMatrix) -> None:
     """Another session starts, stops and starts again in the flood."""
     with ExitStack() as after:
-        floods = {tier: _flood(session, address, seconds=90) for tier, session in attackers.items()}
+        floods = {tier: _flood(session, address, seconds=240) for tier, session in attackers.items()}
         for flood in floods.values():
             after.callback(flood.kill)
         fault = matrix.begin("another pod floods the mover's port", "runc")
@@ -174,7 +173,7 @@ def _flooded(field: Field, attackers: dict[str, Session], address: str, matrix: 
         fault.judge_workspace(before, calm.walk(), is_same_pod=calm.pod_uid() == first)
         for tier, flood in floods.items():
             attackers[tier].shell("touch /tmp/enough")
-            said, trouble = flood.communicate(timeout=60)
+            said, trouble = flood.communicate(timeout=120)
             assert int(said or "0") > 200, f"no flood worth the name under {tier}: {said} {trouble}"
 
 

@@ -5,6 +5,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from installation.client import CallError, Cluster, until
 from testkit.cluster_client import STOP_SECONDS, SYSTEM, Field, Session
 from testkit.fault_matrix import FaultMatrix
@@ -65,7 +67,6 @@ def test_suspend_resume_suspend_within_a_second(field: Field, matrix: FaultMatri
     before, faults = {}, {}
     for session in sessions.values():
         session.wait_phase("Ready")
-        session.wait_exec()
         session.shell("echo precious > file; mkdir folder; chmod 750 folder")
     for tier, session in sessions.items():
         before[tier] = (session.walk(), session.pod_uid())
@@ -86,7 +87,6 @@ def test_suspend_resume_suspend_within_a_second(field: Field, matrix: FaultMatri
         session.set_mode("Running")
     for tier, session in sessions.items():
         session.wait_phase("Ready")
-        session.wait_exec()
         walk, pod = before[tier]
         faults[tier].judge_workspace(walk, session.walk(), is_same_pod=session.pod_uid() == pod)
 
@@ -122,6 +122,7 @@ print(json.dumps([len(walk), odd, len(open("/workspace/large-1").read()), len(op
 """
 
 
+@pytest.mark.long
 def test_specs_at_their_bounds_work_and_beyond_them_are_refused(field: Field, matrix: FaultMatrix) -> None:
     wide = "\U0001f4e6" * 8192  # four bytes a character: within every bound of the API, more than travels at once
     entries = [{"path": name, "file": {"content": "大" * 131072}} for name in ("a", "b")]
@@ -144,7 +145,6 @@ def test_specs_at_their_bounds_work_and_beyond_them_are_refused(field: Field, ma
     before = {}
     for key, session in running.items():
         session.wait_phase("Ready")
-        session.wait_exec()
         session.shell("echo precious > file")
         before[key] = (session.walk(), session.pod_uid())
     for tier in TIERS:
@@ -156,7 +156,6 @@ def test_specs_at_their_bounds_work_and_beyond_them_are_refused(field: Field, ma
         session.set_mode("Running")
     for key, session in running.items():
         session.wait_phase("Ready")
-        session.wait_exec()
         walk, pod = before[key]
         faults[key].judge_workspace(walk, session.walk(), is_same_pod=session.pod_uid() == pod)
 

@@ -1,6 +1,7 @@
 """`kubectl apply -k` of the example is a whole installation, and what was there before lives through every change.
 
-The cluster's own installation is Helm's: it goes, kubectl's takes its place, and afterwards Helm takes it over again.
+The cluster's own installation is Helm's: it is upgraded, it goes, kubectl's takes its place, and in the end Helm takes
+it over again.
 """
 
 import json
@@ -72,11 +73,11 @@ def _with_stores(text: str, values: dict[str, Any]) -> dict[str, Any]:
     return patch
 
 
-@pytest.fixture
-def values(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """What the cluster's installation was made with; Helm has it back afterwards, whatever happened."""
+@pytest.fixture(scope="module")
+def values(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What the cluster's installation was made with; Helm has it back in the end, whatever happened."""
     given: dict[str, Any] = json.loads(helm("get", "values", RELEASE, "--output", "json"))
-    kept = tmp_path / "values.json"
+    kept = tmp_path_factory.mktemp("helm") / "values.json"
     kept.write_text(json.dumps(given))
     yield given
     helm("upgrade", "--install", RELEASE, str(CHART), "--values", str(kept), "--take-ownership", "--force-conflicts")
@@ -89,6 +90,28 @@ def told(page: str, word: str) -> list[list[str]]:
     found = [shlex.split(line)[1:] for line in lines if line.startswith("kubectl ") and word in line]
     assert found, f"{page}.md tells of no such command any more: {word}"
     return found
+
+
+def test_an_upgrade_leaves_running_sessions_alone(field: Field, cluster: Cluster, values: dict[str, Any]) -> None:
+    assert values["image"]["repository"]
+    field.sandbox("coder")
+    session = field.session("quill", "coder")
+    session.wait_phase("Ready")
+    session.shell("echo before > /workspace/work")
+    pod, programs = session.pod_uid(), {each["metadata"]["uid"] for each in cluster.list("Pod", SYSTEM)}
+    note = ("operator.podAnnotations.upgraded=yes", "mover.podAnnotations.upgraded=yes")
+    helm("upgrade", RELEASE, str(CHART), "--reuse-values", *(part for each in note for part in ("--set", each)))
+    until("the new pods run", lambda: all(is_rolled_out(cluster, each) for each in DEPLOYMENTS), seconds=120)
+    until(
+        "the old ones are gone",
+        lambda: not programs & {each["metadata"]["uid"] for each in cluster.list("Pod", SYSTEM)},
+        seconds=90,
+    )
+    assert session.found()["status"]["phase"] == "Ready"
+    assert session.pod_uid() == pod
+    assert session.suspend()["key"]
+    session.resume()
+    assert session.shell("cat /workspace/work") == "before\n"
 
 
 def test_kubectl_installs_and_sessions_live_through_the_change(
@@ -139,7 +162,7 @@ def _take_the_finalizer_off(field: Field, session: Session) -> None:
     assert not session.is_gone()
     [command] = told("ways-out", "patch sbs quill")
     field.cluster.kubectl(*(session.name if word == "quill" else word for word in command), "-n", field.namespace)
-    until("Kubernetes forgets the session", session.is_gone, seconds=30)
+    until("Kubernetes forgets the session", session.is_gone, seconds=60)
     assert not field.cluster.list("SandboxSnapshot", field.namespace), "that archived nothing"
 
 
@@ -156,25 +179,3 @@ def versions(cluster: Cluster) -> dict[str, str]:
         )
         for each in ours
     }
-
-
-def test_an_upgrade_leaves_running_sessions_alone(field: Field, cluster: Cluster, values: dict[str, Any]) -> None:
-    assert values["image"]["repository"]
-    field.sandbox("coder")
-    session = field.session("quill", "coder")
-    session.wait_phase("Ready")
-    session.shell("echo before > /workspace/work")
-    pod, programs = session.pod_uid(), {each["metadata"]["uid"] for each in cluster.list("Pod", SYSTEM)}
-    note = ("operator.podAnnotations.upgraded=yes", "mover.podAnnotations.upgraded=yes")
-    helm("upgrade", RELEASE, str(CHART), "--reuse-values", *(part for each in note for part in ("--set", each)))
-    until("the new pods run", lambda: all(is_rolled_out(cluster, each) for each in DEPLOYMENTS), seconds=120)
-    until(
-        "the old ones are gone",
-        lambda: not programs & {each["metadata"]["uid"] for each in cluster.list("Pod", SYSTEM)},
-        seconds=90,
-    )
-    assert session.found()["status"]["phase"] == "Ready"
-    assert session.pod_uid() == pod
-    assert session.suspend()["key"]
-    session.resume()
-    assert session.shell("cat /workspace/work") == "before\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from installation.client import Cluster
+from installation.client import Cluster, Object
 from sandhold import names
 from testkit.cluster_client import IMAGE, Field, scaled_to_zero
 
@@ -21,36 +21,34 @@ def _foreign_pod(namespace: str, name: str) -> dict[str, object]:
     }
 
 
-def test_a_foreign_pod_of_our_name_is_reported_and_left_alone(cluster: Cluster, field: Field) -> None:
+def test_foreign_pods_are_left_alone_and_ours_run_on_without_an_operator(cluster: Cluster, field: Field) -> None:
+    """Both begin while the operator is away."""
     field.sandbox("coder")
+    runs_on = field.session("runs-on", "coder")
+    runs_on.wait_phase("Ready")
+    uid = runs_on.pod_uid()
+    runs_on.shell("echo before > file")
     with scaled_to_zero(cluster, "sandhold-operator"):
         session = field.session("quill", "coder")
         name = names.pod_name("quill", session.found()["metadata"]["uid"], 1)
-        before = cluster.create(_foreign_pod(field.namespace, name))
+        foreign = cluster.create(_foreign_pod(field.namespace, name))
+        runs_on.set_mode("Suspended")
+        assert runs_on.shell("cat file").strip() == "before"
     refusal = session.wait_refusal("foreign_object")
     assert name in refusal["message"]
-    pod = cluster.get("Pod", field.namespace, name)
+    _is_as_it_was(cluster, foreign)
+    session.delete()
+    session.wait_gone()
+    assert cluster.get("Pod", field.namespace, name) is not None
+    runs_on.wait_phase("Suspended")
+    runs_on.resume()
+    assert runs_on.pod_uid() != uid
+    assert runs_on.shell("cat file").strip() == "before"
+
+
+def _is_as_it_was(cluster: Cluster, foreign: Object) -> None:
+    pod = cluster.get("Pod", foreign["metadata"]["namespace"], foreign["metadata"]["name"])
     assert pod is not None
-    assert pod["metadata"]["uid"] == before["metadata"]["uid"]
+    assert pod["metadata"]["uid"] == foreign["metadata"]["uid"]
     assert pod["metadata"]["labels"] == {"team": "somebody-else"}
     assert "deletionTimestamp" not in pod["metadata"]
-    session.delete()
-    field.cluster.kubectl(
-        "wait", "--for=delete", "-n", field.namespace, "sandboxsession/quill", "--timeout=60s", timeout=70
-    )
-    assert cluster.get("Pod", field.namespace, name) is not None
-
-
-def test_a_running_session_does_not_need_the_operator(cluster: Cluster, field: Field) -> None:
-    field.sandbox("coder")
-    session = field.session("quill", "coder")
-    session.wait_phase("Ready")
-    uid = session.pod_uid()
-    session.shell("echo before > file")
-    with scaled_to_zero(cluster, "sandhold-operator"):
-        session.set_mode("Suspended")
-        assert session.shell("cat file").strip() == "before"
-    session.wait_phase("Suspended")
-    session.resume()
-    assert session.pod_uid() != uid
-    assert session.shell("cat file").strip() == "before"

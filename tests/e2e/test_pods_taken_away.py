@@ -1,5 +1,7 @@
 """Pods end for reasons of others, by hand and by a full disk, while another session stops."""
 
+import pytest
+
 from installation.client import Cluster, Object
 from sandhold import names
 from testkit import hostile
@@ -10,6 +12,7 @@ from testkit.kept import STUBBORN, Kept
 TIERS = ("runc", "gvisor")
 
 
+@pytest.mark.long
 def test_pods_deleted_by_hand_and_full_disks_while_another_stop_is_under_way(
     cluster: Cluster, field: Field, matrix: FaultMatrix
 ) -> None:
@@ -27,7 +30,6 @@ def test_pods_deleted_by_hand_and_full_disks_while_another_stop_is_under_way(
         each.session.set_mode("Running")
     for each in full.values():
         each.session.wait_phase("Ready")
-        each.session.wait_exec()
         each.remember()
     kept = {tier: Kept(session) for tier, session in deleted.items()}
     stop_kept = Kept(stops)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from installation.client import Cluster
+from installation.client import Cluster, until
 from testbed import places
-from testkit.cluster_client import SYSTEM, Field
+from testkit.cluster_client import SYSTEM, Field, restart_programs
 
 pytestmark = pytest.mark.alone
 
@@ -41,18 +41,16 @@ def _refused(since: int) -> list[str]:
 def test_nothing_that_our_programs_do_is_forbidden(cluster: Cluster, field: Field) -> None:
     """A whole life: start, stop, start, deletion, and the operator's own start with it."""
     began = _audit_log().stat().st_size
-    for program in ("sandhold-operator", "sandhold-mover"):
-        cluster.scale(SYSTEM, program, 0)
-        cluster.scale(SYSTEM, program, 1)
+    restart_programs(cluster, "sandhold-operator", "sandhold-mover")
     field.sandbox("coder")
     session = field.session("quill", "coder")
     session.wait_phase("Ready")
     session.suspend()
     session.resume()
     session.delete()
-    field.cluster.kubectl("wait", "--for=delete", "-n", field.namespace, "sandboxsession/quill", "--timeout=60s")
+    session.wait_gone()
     field.cluster.delete("AgentSandbox", field.namespace, "coder")
-    field.cluster.kubectl("wait", "--for=delete", "-n", field.namespace, "agentsandbox/coder", "--timeout=60s")
+    until("the sandbox goes", lambda: cluster.get("AgentSandbox", field.namespace, "coder") is None, seconds=90)
     assert _refused(began) == []
 
 

@@ -42,6 +42,7 @@ os.utime("empty/inner", ns=(7, 1_111_111_111_111_111_111))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tier", ["runc", "gvisor"])
 def test_a_workspace_comes_back_bit_for_bit_in_another_pod(field: Field, tier: str) -> None:
     field.sandbox("coder", tier, workspace={"size": "512Mi"})
@@ -68,9 +69,7 @@ def test_a_workspace_comes_back_bit_for_bit_in_another_pod(field: Field, tier: s
     assert session.shell("venv/bin/pip --version").startswith("pip ")
 
     session.delete()
-    session.field.cluster.kubectl(
-        "wait", "--for=delete", "-n", field.namespace, "sandboxsession/quill", "--timeout=60s"
-    )
+    session.wait_gone()
     assert field.pods() == []
     field.cluster.delete("SandboxSnapshot", field.namespace, snapshot["name"])
     kept = bucket.sizes(folder_of(snapshot["key"]))
@@ -84,7 +83,7 @@ def test_a_session_made_anew_under_its_name_finds_its_workspace(field: Field) ->
     session.wait_phase("Ready")
     session.shell("echo kept > kept")
     session.delete()
-    field.cluster.kubectl("wait", "--for=delete", "-n", field.namespace, "sandboxsession/quill", "--timeout=60s")
+    session.wait_gone()
     session = field.session("quill", "coder")
     session.wait_phase("Ready")
     assert session.shell("cat kept").strip() == "kept"

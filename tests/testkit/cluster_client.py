@@ -206,6 +206,10 @@ class Session:
         """Ask for its deletion; nothing is waited for."""
         self.field.cluster.delete("SandboxSession", self.field.namespace, self.name)
 
+    def wait_gone(self, seconds: float = STOP_SECONDS) -> None:
+        """Wait until the object is absent."""
+        until(f"{self.name} goes", self.is_gone, seconds=seconds)
+
     def is_gone(self) -> bool:
         """Whether the object is absent."""
         return self.field.cluster.get("SandboxSession", self.field.namespace, self.name) is None
@@ -241,6 +245,15 @@ def scaled_to_zero(cluster: Cluster, deployment: str) -> Iterator[None]:
         yield
     finally:
         cluster.scale(SYSTEM, deployment, 1)
+
+
+def restart_programs(cluster: Cluster, *deployments: str) -> None:
+    """Some of our own programs end, and when all of them are away they begin anew."""
+    for replicas in (0, 1):
+        for deployment in deployments:
+            cluster.patch("Deployment", SYSTEM, deployment, {"spec": {"replicas": replicas}})
+        for deployment in deployments:
+            cluster.scale(SYSTEM, deployment, replicas)
 
 
 def folder_of(key: str) -> str:

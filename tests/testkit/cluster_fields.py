@@ -10,7 +10,8 @@ from testkit.cluster_client import Field
 
 LABEL = "sandhold-e2e"
 """Its value is the run of the tests that made the namespace: the processes of one run leave each other's alone."""
-_CLEAN_SECONDS = 60
+_CLEAN_SECONDS = 150
+"""Other tests run meanwhile, and may have taken away what a stop needs."""
 
 
 def field_of(cluster: Cluster, name: str, run: str) -> Field:

@@ -21,7 +21,6 @@ class Kept:
     def __init__(self, session: Session, work: str = WORK) -> None:
         self.session = session
         session.wait_phase("Ready")
-        session.wait_exec()
         if work:
             session.shell(work)
         self.remember()
@@ -42,5 +41,4 @@ class Kept:
 
     def judge(self, fault: Fault) -> None:
         """Compare with what is there now."""
-        self.session.wait_exec()
         fault.judge_workspace(self.walk, self.session.walk(), is_same_pod=self.session.pod_uid() == self.pod)

@@ -18,8 +18,6 @@ from testkit.api_server import GROUP, ApiServer
 from testkit.cli_place import ROOT, Place, eventually
 from testkit.ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("api-server")
-
 SECRET = "s3cr3t-value"
 START_SECONDS = 60
 _COMMAND = (sys.executable, "-c", "from sandhold.handlers.command import main; main()")

@@ -11,8 +11,6 @@ import pytest
 from testkit import statuses
 from testkit.cli_place import Place, eventually
 
-pytestmark = pytest.mark.xdist_group("api-server")
-
 
 def said(done: subprocess.CompletedProcess[str]) -> tuple[str, str]:
     what, step = done.stderr.splitlines()

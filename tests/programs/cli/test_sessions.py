@@ -12,8 +12,6 @@ from sandhold import names
 from testkit import statuses
 from testkit.cli_place import PROGRAM, Output, Place, eventually
 
-pytestmark = pytest.mark.xdist_group("api-server")
-
 
 def test_lists_as_plain_columns_when_piped(place: Place) -> None:
     place.session("quill", statuses.ready())
