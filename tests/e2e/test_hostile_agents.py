@@ -91,18 +91,9 @@ def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> 
     first = {key: session.pod_uid() for key, session in sessions.items()}
     faults = [(key, matrix.begin(name, key[1])) for key in sessions for name in NAMES[key[0]]]
     _flooded(field, forking, address, matrix)
-    for session in (*swapping.values(), *forking.values()):
-        go(session)
-    for session in forking.values():
-        until("nothing more can be started", lambda session=session: _is_full(session), seconds=SLOW_SECONDS)  # type: ignore[misc]
-        session.set_mode("Suspended")
-    for session in swapping.values():
-        until("the race is on", lambda session=session: len(session.shell("ls race").split()) > 5, seconds=SLOW_SECONDS)  # type: ignore[misc]
-        calm = _checkpoint(session.status())
-        session.wait("a checkpoint in the race", _newer_than(calm), seconds=SLOW_SECONDS)
-        session.set_mode("Suspended")
+    _stopped_in_the_race(swapping)
+    _stopped_when_full(forking)
     for session in sessions.values():
-        session.wait_phase("Suspended", STOP_SECONDS + SLOW_SECONDS)
         session.set_mode("Running")
     after = {}
     for key, session in sessions.items():
@@ -111,6 +102,28 @@ def test_hostile_agents(cluster: Cluster, field: Field, matrix: FaultMatrix) -> 
         after[key] = [*stable(session), *smuggled]
     for key, fault in faults:
         fault.judge_workspace(before[key], after[key], is_same_pod=sessions[key].pod_uid() == first[key])
+
+
+def _stopped_in_the_race(swapping: dict[str, Session]) -> None:
+    for session in swapping.values():
+        go(session)
+    for session in swapping.values():
+        until("the race is on", lambda session=session: len(session.shell("ls race").split()) > 5, seconds=SLOW_SECONDS)  # type: ignore[misc]
+        calm = _checkpoint(session.status())
+        session.wait("a checkpoint in the race", _newer_than(calm), seconds=SLOW_SECONDS)
+        session.set_mode("Suspended")
+    for session in swapping.values():
+        session.wait_phase("Suspended", STOP_SECONDS + SLOW_SECONDS)
+
+
+def _stopped_when_full(forking: dict[str, Session]) -> None:
+    """Last, and no longer than it takes: what they eat, everybody else on the machine waits for."""
+    for session in forking.values():
+        go(session)
+        until("nothing more can be started", lambda session=session: _is_full(session), seconds=SLOW_SECONDS)  # type: ignore[misc]
+        session.set_mode("Suspended")
+    for session in forking.values():
+        session.wait_phase("Suspended", STOP_SECONDS + SLOW_SECONDS)
 
 
 def _newer_than(number: int) -> Callable[[Object], bool]:
