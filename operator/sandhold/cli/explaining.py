@@ -23,6 +23,7 @@ from sandhold.cli.reading import (
     status_of,
 )
 from sandhold.cli.shapes import ConditionShape, ExplanationShape, LimitShape
+from sandhold.desired.indexing import UNRECORDED
 from sandhold.reasons import READY, RECONCILING, SNAPSHOTTED, STALLED
 
 Object = Mapping[str, Any]
@@ -172,14 +173,21 @@ def _ahead(observed: Mapping[str, Any]) -> Iterator[str]:
 
 def _amiss(raw: Object, phase: Any) -> list[ConditionShape]:
     """The conditions that are not as wished where the session is. At rest there is no pod, and none is wished."""
-    found = conditions_of(raw)
-    if phase in REST:
-        return [
-            one
-            for one in found
-            if (one.type == STALLED and one.status == "True") or (one.type == SNAPSHOTTED and one.status == "False")
-        ]
-    return [one for one in found if one.status != ("False" if one.type in _SIGNS else "True") and _counts(one, phase)]
+    is_amiss = _is_amiss_at_rest if phase in REST else _is_amiss
+    return [one for one in conditions_of(raw) if is_amiss(one) and _counts(one, phase)]
+
+
+def _is_amiss(one: ConditionShape) -> bool:
+    return one.status != ("False" if one.type in _SIGNS else "True") or _is_unrecorded(one)
+
+
+def _is_amiss_at_rest(one: ConditionShape) -> bool:
+    return (one.type, one.status) in {(STALLED, "True"), (SNAPSHOTTED, "False")} or _is_unrecorded(one)
+
+
+def _is_unrecorded(one: ConditionShape) -> bool:
+    """The work is safe, and something is to be done all the same."""
+    return one.type == SNAPSHOTTED and one.reason == UNRECORDED
 
 
 def _counts(one: ConditionShape, phase: Any) -> bool:

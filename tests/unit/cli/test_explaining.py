@@ -122,6 +122,14 @@ def test_a_lost_workspace_is_not_as_wished() -> None:
     assert [one.type for one in shape.conditions] == ["Snapshotted"]
 
 
+@pytest.mark.parametrize("status", [statuses.ready(), statuses.at_rest(1)], ids=["Ready", "Suspended"])
+def test_an_archive_without_its_entry_is_told_although_it_is_stored(status: dict[str, Any]) -> None:
+    others = [one for one in status["conditions"] if one["type"] != "Snapshotted"]
+    status["conditions"] = [*others, condition("Snapshotted", "True", "Unrecorded", "A quota is in the way.")]
+    shape = explain_session(a_session(status, "Suspended"), None, ALONE)
+    assert [(one.type, one.reason) for one in shape.conditions] == [("Snapshotted", "Unrecorded")]
+
+
 def test_one_that_was_deleted() -> None:
     shape = explain_session(a_session(statuses.stopping(1), deletionTimestamp=statuses.SINCE), None, ALONE)
     assert shape.wished == "Deleted"
