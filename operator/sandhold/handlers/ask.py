@@ -7,7 +7,8 @@ import argparse
 import json
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sandhold import names
@@ -54,14 +55,20 @@ def _ask(path: str, question: dict[str, str]) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(SECONDS)
         connection.connect(path)
-        connection.sendall(json.dumps(question).encode() + b"\n")
-        parts, size = [], 0
-        while part := connection.recv(1 << 16):
-            parts.append(part)
-            size += len(part)
-            if size > MOST_BYTES:
-                raise ValueError(f"the answer has more than {MOST_BYTES} bytes")
-    answer = json.loads(b"".join(parts))
+        # Who is turned away has the answer before the question was read, and then a connection that is broken.
+        with suppress(BrokenPipeError):
+            connection.sendall(json.dumps(question).encode() + b"\n")
+        answer = json.loads(b"".join(_received(connection)))
     if not isinstance(answer, dict):
         raise TypeError("the answer is no JSON object")
     return answer
+
+
+def _received(connection: socket.socket) -> Iterator[bytes]:
+    size = 0
+    with suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            yield part
+            size += len(part)
+            if size > MOST_BYTES:
+                raise ValueError(f"the answer has more than {MOST_BYTES} bytes")

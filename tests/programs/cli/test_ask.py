@@ -51,7 +51,7 @@ class Operator:
         """Which installation is its, without a second process: for who asks again and again; None when it is not up."""
         try:
             return _raw(self.socket, b'{"verb":"installation"}\n')
-        except OSError:
+        except (OSError, json.JSONDecodeError):
             return None
 
     def leads(self) -> bool:
@@ -195,13 +195,13 @@ def _raw(path: Path, question: bytes) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
         connection.connect(str(path))
-        connection.sendall(question)
         parts = []
-        try:
+        # Who is turned away is not heard to the end.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(question)
+        with contextlib.suppress(ConnectionResetError):
             while part := connection.recv(65536):
                 parts.append(part)
-        except ConnectionResetError:
-            pass
     answer: dict[str, Any] = json.loads(b"".join(parts))
     return answer
 
