@@ -1,7 +1,8 @@
 """What the store holds of a slot, asked of a mover and remembered until something of ours may have changed it.
 
 An answer is kept together with a fingerprint of all that could have changed it (the session's epoch, its pods, the
-archives that their keepers reported as stored); another fingerprint asks again. Troubles and unknowns are never kept.
+archives that their keepers reported as stored); another fingerprint asks again. A keeper that leaves may never be heard
+to say what it stored last, so its silence and the end of its pod ask, too. Troubles and unknowns are never kept.
 Our own fence changes the head but not the content, and `fenced_epoch` stands beside the answer in the world, so a fence
 asks nothing again.
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from sandhold.api.session import SandboxSession
 from sandhold.cluster.door import Movers
 from sandhold.cluster.memory import Recent
+from sandhold.desired.seen import DEAD_PHASES
 from sandhold.desired.world import Keeper, KubeObject, Observed, Present, SlotHistory, StoreTrouble, Unknown
 
 Pods = Observed[tuple[KubeObject, ...]]
@@ -36,8 +38,11 @@ class Fingerprints:
     def of(self, session: SandboxSession, keepers: Mapping[str, Keeper], pods: Pods) -> Hashable:
         """The fingerprint of now."""
         epoch = session.status.slot.epoch if session.status.slot is not None else None
-        there = tuple(pod["metadata"]["uid"] for pod in pods.value) if isinstance(pods, Present) else ()
-        return epoch, there, tuple(self._ended_archive(uid, keeper) for uid, keeper in sorted(keepers.items()))
+        there = (
+            tuple((pod["metadata"]["uid"], _is_over(pod)) for pod in pods.value) if isinstance(pods, Present) else ()
+        )
+        told = tuple((keeper.connected, self._ended_archive(uid, keeper)) for uid, keeper in sorted(keepers.items()))
+        return epoch, there, told
 
     def _ended_archive(self, uid: str, keeper: Keeper) -> Hashable:
         """The last archive of a keeper that came to an end; one that runs has changed nothing yet.
@@ -52,6 +57,10 @@ class Fingerprints:
         ended = (uid, report.archive_state, told)
         self._ended.put(uid, ended)
         return ended
+
+
+def _is_over(pod: KubeObject) -> bool:
+    return pod.get("status", {}).get("phase") in DEAD_PHASES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """What the store holds is asked when it may have changed, and never holds up what does not need it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from sandhold.cluster.history import MOST_QUESTIONS, SLOW, Histories
+from sandhold.cluster.history import MOST_QUESTIONS, SLOW, Fingerprints, Histories
 from sandhold.desired.plan import Fence
-from sandhold.desired.world import Keeper, SlotHistory, StoreTrouble, Unknown
+from sandhold.desired.world import Keeper, Present, SlotHistory, StoreTrouble, Unknown
+from testkit import worlds
 
 EMPTY = SlotHistory(None, None)
 
@@ -52,6 +54,19 @@ async def test_the_same_fingerprint_asks_once_and_another_asks_again() -> None:
     assert movers.asked == 2
     await histories.of("main", "slot", 1)
     assert movers.asked == 3, "an older state of ours is no reason to believe an older answer"
+
+
+def test_a_pod_that_ends_and_a_keeper_that_falls_silent_ask_again() -> None:
+    """What it stored last it may never have been heard to say."""
+    fingerprints, session, keeper = Fingerprints(), worlds.a_session(), worlds.a_keeper("Open")
+
+    def now(keeper: Keeper, *, is_dead: bool) -> Hashable:
+        pod = worlds.a_pod(is_dead=is_dead)
+        return fingerprints.of(session, {pod["metadata"]["uid"]: keeper}, Present((pod,)))
+
+    silent = replace(keeper, connected=False)
+    assert len({now(keeper, is_dead=False), now(keeper, is_dead=True), now(silent, is_dead=False)}) == 3
+    assert now(keeper, is_dead=False) == now(keeper, is_dead=False)
 
 
 async def test_troubles_are_never_kept() -> None:
