@@ -53,7 +53,6 @@ def test_a_quota_that_allows_no_snapshot_objects_holds_up_a_deletion_and_nothing
     suspended.session.resume()
     suspended.judge(of_a_stop)
     again.wait_phase("Ready")
-    again.wait_exec()
     of_a_deletion.judge_workspace(deleted.walk, again.walk(), is_same_pod=False)
     lost.session.wait("its archive has an entry", is_recorded, LIFTED_SECONDS)
     listed = {each["spec"]["sessionRef"]["name"] for each in cluster.list("SandboxSnapshot", field.namespace)}

@@ -150,17 +150,6 @@ class Session:
         uid: str = self.pod()["metadata"]["uid"]
         return uid
 
-    def wait_exec(self) -> None:
-        """Wait until commands can be run: a kubelet that has just started a container may not know it for a second."""
-        until(f"{self.name}: commands can be run", self._executes, seconds=60)
-
-    def _executes(self) -> bool:
-        try:
-            self.execute("true")
-        except TestbedError:
-            return False
-        return True
-
     def execute(self, *command: str, stdin: str | None = None) -> str:
         """Run a command in the agent's container."""
         return self.field.execute(self.pod()["metadata"]["name"], *command, stdin=stdin)

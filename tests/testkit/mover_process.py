@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from testkit.pki import Installation
 from testkit.ports import free_ports
 from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from testkit.token_review_server import OWN_TOKEN, TokenReviewServer
-from testkit.wire_keeper import Peer, dialled, hello
+from testkit.wire_keeper import ONE_FILE, Peer, dialled, hello
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
@@ -207,6 +207,16 @@ class MoverProcess:
             if answer["type"] != "welcome":
                 raise AssertionError(answer)
             yield peer
+
+    async def archive(
+        self, pod: Pod, layer: bytes, records: Sequence[dict[str, Any]] = ONE_FILE, **fields: Any
+    ) -> dict[str, Any]:
+        """The mover's last word on a pod's archive of this layer; `fields` are the grant's."""
+        async with self.keeper(
+            "archive", pod.token, self.installation.grant("archive", pod.uid, pod.slot, **fields)
+        ) as peer:
+            await peer.send_archive(layer, records)
+            return await peer.hear()
 
     @asynccontextmanager
     async def operator(self) -> AsyncIterator[Peer]:

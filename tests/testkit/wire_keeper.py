@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -44,6 +44,12 @@ class Peer:
             for start in range(0, len(piece), wire.LIMIT_DATA):
                 await wire.write_data(self.writer, piece[start : start + wire.LIMIT_DATA])
         await wire.write_end(self.writer)
+
+    async def send_archive(self, layer: bytes, records: Sequence[dict[str, Any]], **fields: Any) -> None:
+        """A whole archive, up to the keeper's last message."""
+        await self.send_part([layer])
+        await self.send_part([lines(records)])
+        await self.say(done(layer, records, **fields))
 
     async def hear_part(self) -> bytes:
         content = bytearray()
@@ -115,7 +121,7 @@ def lines(records: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def done(layer: bytes, records: list[dict[str, Any]], **fields: Any) -> Message:
+def done(layer: bytes, records: Sequence[dict[str, Any]], **fields: Any) -> Message:
     """The last message of an archive."""
     sizes = [record["size"] for record in records if record["type"] == "file"]
     return {
@@ -128,3 +134,7 @@ def done(layer: bytes, records: list[dict[str, Any]], **fields: Any) -> Message:
         "skipped": 0,
         **fields,
     }
+
+
+ONE_FILE = (file_record("f", b"x"),)
+"""The records of a small archive, for who does not look at them."""

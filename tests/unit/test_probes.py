@@ -1,8 +1,7 @@
 """Alive and ready, judged; each loop of the operator is hung in turn, and the probe turns."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from sandhold.handlers.workers import ENDING_SECONDS, PASS_SECONDS, Workers
 from sandhold.heartbeats import Heartbeats
 from sandhold.probes import MOST_LAG_SECONDS, MOST_WAIT_SECONDS, Health
 from sandhold.workqueue import Key, WorkQueue
+from testkit.hanging import Hanging, running, turns
 
 KINDS = ("Pod", "SandboxSession")
 KEY = Key("SandboxSession", "a", "one")
@@ -115,37 +115,6 @@ async def test_the_heart_beats() -> None:
 # Each loop, hung where it could hang.
 
 
-class Hanging:
-    """Something that a loop calls and that never answers; `reached` once it was called."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-
-    async def __call__(self, *_: Any, **__: Any) -> Any:
-        self.reached.set()
-        await asyncio.Event().wait()
-
-
-@contextmanager
-def running(work: Awaitable[None]) -> Iterator[asyncio.Future[None]]:
-    task = asyncio.ensure_future(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-
-
-async def turns() -> None:
-    """Tasks that were made begin, down to the tasks that those make."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
-async def reached(hanging: Hanging) -> None:
-    async with asyncio.timeout(10):
-        await hanging.reached.wait()
-
-
 async def test_a_worker_that_hangs_in_a_pass_turns_the_probe_and_one_without_work_does_not() -> None:
     bench, hanging = Bench(), Hanging()
     workers = Workers(bench.queue, Calling(hanging), bench.cache, Calling(hanging), heartbeats=bench.heartbeats)  # type: ignore[arg-type]
@@ -153,7 +122,7 @@ async def test_a_worker_that_hangs_in_a_pass_turns_the_probe_and_one_without_wor
         await turns()
         assert bench.after(1_000) == [], "no work, no sign of life, no fault"
         bench.queue.add(KEY)
-        await reached(hanging)
+        await hanging.reached()
         assert bench.after(PASS_SECONDS + ENDING_SECONDS - 1) == []
         [said] = bench.after(2)
         assert said.startswith("loop `workers 0`")
@@ -165,7 +134,7 @@ async def test_a_list_that_hangs_turns_the_probe(monkeypatch: pytest.MonkeyPatch
     kind = WatchedKind(RESOURCES["Pod"])
     relister = Relister(Calling(hanging), bench.cache, Routing(), (kind,), 300, heartbeats=bench.heartbeats)  # type: ignore[arg-type]
     with running(relister.run()):
-        await reached(hanging)
+        await hanging.reached()
         assert bench.after(relist.LIST_SECONDS - 1) == []
         [said] = bench.after(2)
         assert said.startswith("loop `lists Pod`")
@@ -180,7 +149,7 @@ async def test_an_election_that_hangs_turns_the_probe(*, is_leader: bool) -> Non
         election._held, election._renewed = {"spec": {}, "metadata": {}}, bench.clock.now + 10_000
         election._renew_once = hanging  # type: ignore[method-assign]
     with running(election.hold() if is_leader else election.acquire()):
-        await reached(hanging)
+        await hanging.reached()
         assert bench.after(TURN_SECONDS - 1) == []
         [said] = bench.after(3)
         assert said.startswith("loop `election`")
@@ -194,7 +163,7 @@ async def test_links_that_do_not_end_turn_the_probe() -> None:
         await turns()
         assert bench.after(10_000) == [], "nothing changes for as long as it likes"
         movers.set_endpoints(["10.0.0.1:7444"])
-        await reached(hanging)
+        await hanging.reached()
         assert bench.after(MATCH_SECONDS - 1) == []
         [said] = bench.after(2)
         assert said.startswith("loop `movers`")
@@ -207,7 +176,7 @@ async def test_a_link_that_hangs_in_a_dial_turns_the_probe_and_one_that_is_given
     with running(movers.run()), pytest.MonkeyPatch.context() as patch:
         # A dial has a limit of its own; what could hang is what nobody thought of.
         patch.setattr("sandhold.cluster.mover_link.MoverLink._run", hanging)
-        await reached(hanging)
+        await hanging.reached()
         assert bench.after(99) == []
         [said] = bench.after(2)
         assert said.startswith("loop `movers 10.0.0.1:7444`")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from sandhold.api.session import SandboxSession
 from sandhold.cluster.door import Movers
 from sandhold.cluster.memory import Recent
-from sandhold.desired.seen import DEAD_PHASES
+from sandhold.desired.seen import is_dead
 from sandhold.desired.world import Keeper, KubeObject, Observed, Present, SlotHistory, StoreTrouble, Unknown
 
 Pods = Observed[tuple[KubeObject, ...]]
@@ -38,9 +38,7 @@ class Fingerprints:
     def of(self, session: SandboxSession, keepers: Mapping[str, Keeper], pods: Pods) -> Hashable:
         """The fingerprint of now."""
         epoch = session.status.slot.epoch if session.status.slot is not None else None
-        there = (
-            tuple((pod["metadata"]["uid"], _is_over(pod)) for pod in pods.value) if isinstance(pods, Present) else ()
-        )
+        there = tuple((pod["metadata"]["uid"], is_dead(pod)) for pod in pods.value) if isinstance(pods, Present) else ()
         told = tuple((keeper.connected, self._ended_archive(uid, keeper)) for uid, keeper in sorted(keepers.items()))
         return epoch, there, told
 
@@ -57,10 +55,6 @@ class Fingerprints:
         ended = (uid, report.archive_state, told)
         self._ended.put(uid, ended)
         return ended
-
-
-def _is_over(pod: KubeObject) -> bool:
-    return pod.get("status", {}).get("phase") in DEAD_PHASES
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ archives or deletes. What goes on without an entry, and what waits for it, is `r
 """
 
 from sandhold import names
-from sandhold.api.session import SnapshotState
+from sandhold.api.session import SandboxSessionStatus, SnapshotState
 from sandhold.desired import conditions, ownership
 from sandhold.desired.patience import PATIENCE_SECONDS
 from sandhold.desired.plan import Create, WriteStatus
@@ -39,13 +39,18 @@ def refusal(situation: Situation) -> RefusedRecord | None:
     return refused if is_lasting else None
 
 
+def names_unrecorded(status: SandboxSessionStatus) -> bool:
+    """Whether a status names an archive that had no entry when it was named."""
+    return status.snapshot is not None and status.snapshot.name is None
+
+
 def _is_left(situation: Situation, content: Manifest) -> bool:
     """Whether a session that stops or rests names an archive without an entry.
 
     One that starts or runs may name an older one whose entry somebody took away.
     """
     named = situation.status.snapshot
-    if named is None or named.name is not None or situation.status.phase in ("Starting", "Ready"):
+    if named is None or not names_unrecorded(situation.status) or situation.status.phase in ("Starting", "Ready"):
         return False
     return (named.epoch, named.sequence) == (content.epoch, content.sequence)
 

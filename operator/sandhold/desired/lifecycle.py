@@ -14,7 +14,7 @@ rest: it is looked at anew at every change.
 from datetime import datetime, timedelta
 
 from sandhold.api.session import REST, SandboxSession, StopReason
-from sandhold.desired import conditions, placement, size_guard
+from sandhold.desired import conditions, indexing, placement, size_guard
 from sandhold.desired.situation import Situation, retry_of
 from sandhold.reasons import POD_READY, SNAPSHOTTED
 
@@ -141,8 +141,7 @@ def stays_at_rest(session: SandboxSession) -> bool:
     """
     status = session.status
     is_told = conditions.find(status.conditions, SNAPSHOTTED) is not None
-    is_unrecorded = status.snapshot is not None and status.snapshot.name is None
-    if status.phase not in REST or status.stop_reason is None or not is_told or is_unrecorded:
+    if status.phase not in REST or status.stop_reason is None or not is_told or indexing.names_unrecorded(status):
         return False
     if session.metadata.deletion_timestamp is not None or session.spec.operating_mode == "Suspended":
         return True

@@ -41,12 +41,6 @@ def trouble(situation: Situation) -> Trouble | None:
     return Trouble(UNRECORDED, _message(archive, refused)) if refused is not None else told
 
 
-def is_left(situation: Situation) -> bool:
-    """Whether status names an archive that had no entry when it was named."""
-    snapshot = situation.status.snapshot
-    return snapshot is not None and snapshot.name is None
-
-
 def retry_in(situation: Situation) -> float:
     """Seconds until a refused entry is tried again, 0 when it is due: the longer it fails, the rarer."""
     refused = indexing.refusal(situation)
@@ -68,7 +62,8 @@ def hold(situation: Situation) -> Trouble | None:
     """Why a deleted session stays until its newest archive has an entry; None when it may go."""
     if situation.discards or situation.world.namespace_terminating or isinstance(situation.world.history, Absent):
         return None
-    if (situation.keeps_archives is False) if situation.is_underway else not is_left(situation):
+    is_left = indexing.names_unrecorded(situation.status)
+    if (situation.keeps_archives is False) if situation.is_underway else not is_left:
         return None
     if situation.history is None:
         is_owed = not situation.is_underway and not _is_named(situation)

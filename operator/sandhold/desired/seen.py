@@ -19,7 +19,7 @@ from sandhold.desired.world import KubeObject
 TRIED_AGAIN = "; it is tried again by itself"
 """How a sentence ends about what goes on without anybody, as long as the wait lasts."""
 
-DEAD_PHASES = frozenset({"Succeeded", "Failed"})
+_DEAD_PHASES = frozenset({"Succeeded", "Failed"})
 _PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 _PULL_REASONS_MORE = frozenset({"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"})
 _CREATE_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -83,10 +83,15 @@ def see_pod(pod: KubeObject, session: SandboxSession) -> SeenPod | None:
         created=moment(metadata.get("creationTimestamp")),
         deletion=moment(metadata.get("deletionTimestamp")),
         grace_seconds=_whole(metadata.get("deletionGracePeriodSeconds")),
-        is_dead=status.get("phase") in DEAD_PHASES,
+        is_dead=is_dead(pod),
         address=status.get("podIP") or None,
         node=spec.get("nodeName") or None,
     )
+
+
+def is_dead(pod: KubeObject) -> bool:
+    """Whether every container of a pod has ended for good, and the kubelet has taken its volumes away."""
+    return (pod.get("status") or {}).get("phase") in _DEAD_PHASES
 
 
 def keeper_since(pod: KubeObject) -> datetime | None:

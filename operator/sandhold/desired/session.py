@@ -7,7 +7,7 @@ Ready, `stop.py` brings it to rest without losing anything.
 from dataclasses import replace
 
 from sandhold import names
-from sandhold.desired import checkpoints, conditions, lifecycle, recording, status
+from sandhold.desired import checkpoints, conditions, indexing, lifecycle, recording, status
 from sandhold.desired.patience import LONGEST_WAIT, earliest
 from sandhold.desired.plan import Apply, Delete, Event, Plan
 from sandhold.desired.pod import mover_patch
@@ -40,7 +40,7 @@ def _decide(situation: Situation, invalid: Refusal | None) -> Plan:
 def _rest(situation: Situation) -> Plan:
     """Nothing is wanted, but for the entry of an archive that could not be written before."""
     new = status.unchanged(situation)
-    writes = checkpoints.entry_tries(situation, new) if recording.is_left(situation) else ()
+    writes = checkpoints.entry_tries(situation, new) if indexing.names_unrecorded(situation.status) else ()
     wake = earliest(lifecycle.until_expiry(situation), recording.wake(situation))
     return Plan(writes=writes, status=new, events=recording.warning(situation, new), wake_after=wake)
 

@@ -177,7 +177,7 @@ def _finish(situation: Situation, reason: StopReason) -> Plan:
     if fate is None:
         trouble = archiving.history_trouble(situation)
         return _hold(situation, reason, trouble or Trouble("SnapshotStoreUnavailable", "The store is not known."))
-    is_owed = situation.is_underway or recording.is_left(situation)
+    is_owed = situation.is_underway or indexing.names_unrecorded(situation.status)
     unindexed = checkpoints.entry_writes(situation) if is_owed else ()
     if unindexed and recording.trouble(situation) is None:
         # The pod went before its last archive had its entry: what is stored is told, whatever becomes of the session.

@@ -76,5 +76,14 @@ def two_movers(
 
 
 @pytest.fixture
+def both(two_movers: tuple[MoverProcess, MoverProcess], s3: S3Server) -> tuple[MoverProcess, MoverProcess]:
+    """Two movers of one installation that serve the shared store."""
+    for mover in two_movers:
+        mover.use(s3)
+        mover.start()
+    return two_movers
+
+
+@pytest.fixture
 def pod(reviews: TokenReviewServer) -> Pod:
     return new_pod(reviews)

@@ -7,33 +7,16 @@ nothing: what the mover compares it with has to be older than the first look at 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import pytest
-
 from testkit.mover_process import MoverProcess, Pod, eventually, new_pod
 from testkit.s3_server import S3Server
 from testkit.token_review_server import TokenReviewServer
-from testkit.wire_keeper import Peer, done, file_record, lines
+from testkit.wire_keeper import ONE_FILE
 
-RECORDS = [file_record("f", b"x")]
 TURNS = 8
-
-
-@pytest.fixture
-def both(two_movers: tuple[MoverProcess, MoverProcess], s3: S3Server) -> tuple[MoverProcess, MoverProcess]:
-    for mover in two_movers:
-        mover.use(s3)
-        mover.start()
-    return two_movers
 
 
 def grant_of(mover: MoverProcess, pod: Pod, *, final: bool) -> str:
     return mover.installation.grant("archive", pod.uid, pod.slot, final=final)
-
-
-async def send(peer: Peer, layer: bytes) -> None:
-    await peer.send_part([layer])
-    await peer.send_part([lines(RECORDS)])
-    await peer.say(done(layer, RECORDS))
 
 
 @asynccontextmanager
@@ -55,11 +38,11 @@ async def test_an_archive_given_up_before_its_turn_is_not_stored_above_the_one_a
     folder = f"sandboxes/test-installation/{pod.slot}/0"
     async with busy(both[0], reviews):
         async with both[0].keeper("archive", pod.token, grant_of(both[0], pod, final=False)) as given_up:
-            await send(given_up, b"the state before")
+            await given_up.send_archive(b"the state before", ONE_FILE)
             given_up.writer.close()
             await given_up.writer.wait_closed()
         async with both[1].keeper("archive", pod.token, grant_of(both[1], pod, final=True)) as peer:
-            await send(peer, b"the state after")
+            await peer.send_archive(b"the state after", ONE_FILE)
             assert (await peer.hear())["sequence"] == 1
     await eventually(lambda: both[0].metric("sandhold_mover_transfers_running", verb="archive") == 0)
     assert [key[-21:] for key in s3.list_keys(folder)] == ["0000000001-0000000001"]

@@ -17,7 +17,7 @@ from testkit.pki import Installation
 from testkit.reports import wire_report
 from testkit.s3_server import S3Server
 from testkit.token_review_server import TokenReviewServer
-from testkit.wire_keeper import Peer, dialled, done, file_record, hello, lines
+from testkit.wire_keeper import Peer, dialled, file_record, hello
 
 MIB = 1 << 20
 RECORDS = [file_record("f", b"x")]
@@ -107,9 +107,7 @@ async def archived(mover: MoverProcess, pod: Pod, size: int) -> dict[str, Any]:
         while True:
             try:
                 async with mover.keeper("archive", pod.token, grant) as peer:
-                    await peer.send_part([layer])
-                    await peer.send_part([lines(RECORDS)])
-                    await peer.say(done(layer, RECORDS))
+                    await peer.send_archive(layer, RECORDS)
                     return await peer.hear()
             except (OSError, PeerGoneError):
                 await asyncio.sleep(0.1)  # a keeper's back-off

@@ -9,7 +9,7 @@ from sandhold.mover.wire import PeerGoneError
 from testkit.mover_process import MoverProcess, Pod, eventually, new_pod
 from testkit.s3_server import S3Server
 from testkit.token_review_server import TokenReviewServer
-from testkit.wire_keeper import dialled, done, file_record, hello, lines
+from testkit.wire_keeper import dialled, file_record, hello
 
 RECORDS = [file_record("f", b"x")]
 LAYER = bytes(300_000)
@@ -27,9 +27,7 @@ LABELS = {
 async def archive(mover: MoverProcess, pod: Pod, **fields: Any) -> dict[str, Any]:
     grant = mover.installation.grant("archive", pod.uid, pod.slot)
     async with mover.keeper("archive", pod.token, grant) as peer:
-        await peer.send_part([LAYER])
-        await peer.send_part([lines(RECORDS)])
-        await peer.say(done(LAYER, RECORDS, **fields))
+        await peer.send_archive(LAYER, RECORDS, **fields)
         return await peer.hear()
 
 

@@ -18,7 +18,6 @@ from sandhold.snapshots.stores.settings import S3StoreConfig
 from sandhold.snapshots.summary import VerifiedManifests
 from testkit.mover_process import MAC_KEYS, MoverProcess, Pod, eventually
 from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
-from testkit.wire_keeper import done
 
 KEYS = parse_mac_keys('{"current": "k1", "keys": {"k1": "' + MAC_KEYS["keys"]["k1"] + '"}}')
 POD = "the-pod"
@@ -264,12 +263,7 @@ def test_content_that_somebody_removed_by_hand_is_missing(slot: Slot, s3: S3Serv
 
 
 async def archive(mover: MoverProcess, pod: Pod, layer: bytes, *, final: bool = False) -> dict[str, Any]:
-    grant = mover.installation.grant("archive", pod.uid, pod.slot, final=final)
-    async with mover.keeper("archive", pod.token, grant) as peer:
-        await peer.send_part([layer])
-        await peer.send_part([])
-        await peer.say(done(layer, []))
-        return await peer.hear()
+    return await mover.archive(pod, layer, [], final=final)
 
 
 async def test_a_mover_prunes_after_a_checkpoint_and_counts_it(mover: MoverProcess, s3: S3Server, pod: Pod) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from testkit.mover_process import MoverProcess, Pod
 from testkit.s3_server import S3Server
-from testkit.wire_keeper import Peer, done, file_record, lines
+from testkit.wire_keeper import Peer
 
 
 async def fence(operator: Peer, pod: Pod, epoch: int, parent: tuple[int, int] | None) -> dict[str, Any]:
@@ -17,14 +17,8 @@ async def head(operator: Peer, pod: Pod) -> dict[str, Any]:
 
 
 async def archive(mover: MoverProcess, pod: Pod, epoch: int, sequence: int) -> None:
-    records = [file_record("f", b"x")]
-    grant = mover.installation.grant("archive", pod.uid, pod.slot, epoch=epoch, sequence=sequence)
-    async with mover.keeper("archive", pod.token, grant) as peer:
-        layer = f"{epoch}-{sequence}".encode()
-        await peer.send_part([layer])
-        await peer.send_part([lines(records)])
-        await peer.say(done(layer, records))
-        assert (await peer.hear())["type"] == "stored"
+    answer = await mover.archive(pod, f"{epoch}-{sequence}".encode(), epoch=epoch, sequence=sequence)
+    assert answer["type"] == "stored"
 
 
 def position(manifest: dict[str, Any] | None) -> tuple[int, int] | None:

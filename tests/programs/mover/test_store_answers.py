@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -10,9 +9,7 @@ import pytest_asyncio
 from testkit.mover_process import MoverProcess, Pod, eventually
 from testkit.s3_server import S3Server
 from testkit.store_proxy import Answer, Ask, Request, Rule, StoreProxy
-from testkit.wire_keeper import Peer, done, file_record, lines
-
-RECORDS = [file_record("f", b"x")]
+from testkit.wire_keeper import ONE_FILE, done, lines
 
 
 @pytest_asyncio.fixture
@@ -33,19 +30,6 @@ def behind(own_mover: MoverProcess, proxy: StoreProxy) -> MoverProcess:
 @pytest_asyncio.fixture(autouse=True)
 async def started(behind: MoverProcess) -> None:
     await asyncio.to_thread(behind.start)
-
-
-async def send(peer: Peer, layer: bytes) -> dict[str, Any]:
-    await peer.send_part([layer])
-    await peer.send_part([lines(RECORDS)])
-    await peer.say(done(layer, RECORDS))
-    return await peer.hear()
-
-
-async def archive(mover: MoverProcess, pod: Pod, layer: bytes, **fields: Any) -> dict[str, Any]:
-    grant = mover.installation.grant("archive", pod.uid, pod.slot, **fields)
-    async with mover.keeper("archive", pod.token, grant) as peer:
-        return await send(peer, layer)
 
 
 def numbers(s3: S3Server, pod: Pod) -> list[int]:
@@ -82,9 +66,9 @@ async def test_a_manifest_that_reads_back_wrong_is_to_be_stored_again(
 ) -> None:
     """A keeper that leaves gives up on what is not to be tried again, and with it on the workspace."""
     proxy.rules.append(once("GET", change))
-    answer = await archive(behind, pod, b"layer", final=True)
+    answer = await behind.archive(pod, b"layer", final=True)
     assert (answer["type"], answer["code"], answer["retryable"]) == ("failed", "snapshot_store_unavailable", True)
-    again = await archive(behind, pod, b"layer", final=True)
+    again = await behind.archive(pod, b"layer", final=True)
     assert again["type"] == "stored"
     assert again["sequence"] in numbers(s3, pod)
 
@@ -110,8 +94,9 @@ async def test_an_archive_that_was_given_up_gets_no_number_by_a_listing_that_is_
     stale_lists(proxy)
     grant = behind.installation.grant("archive", pod.uid, pod.slot, final=False)
     async with behind.keeper("archive", pod.token, grant) as given_up:
-        assert (await archive(mover, pod, b"the state after", final=True))["sequence"] == 1
-        answer = await send(given_up, b"the state before")
+        assert (await mover.archive(pod, b"the state after", final=True))["sequence"] == 1
+        await given_up.send_archive(b"the state before", ONE_FILE)
+        answer = await given_up.hear()
     assert (answer["type"], answer.get("code"), answer.get("retryable")) == ("failed", "manifest_producer_failed", True)
     assert numbers(s3, pod) == [1]
 
@@ -132,13 +117,14 @@ async def test_a_final_archive_waits_for_what_it_follows_and_is_sent_once(
     grant = behind.installation.grant("archive", pod.uid, pod.slot, final=False)
     async with behind.keeper("archive", pod.token, grant) as given_up:
         await given_up.send_part([b"the state before"])
-        await given_up.send_part([lines(RECORDS)])
-        await given_up.say(done(b"the state before", RECORDS))
+        await given_up.send_part([lines(ONE_FILE)])
+        await given_up.say(done(b"the state before", ONE_FILE))
         await arrived.wait()
     asyncio.get_running_loop().call_later(1, goes_on.set)
     grant = behind.installation.grant("archive", pod.uid, pod.slot, final=True)
     async with behind.keeper("archive", pod.token, grant) as peer:
         await eventually(lambda: numbers(s3, pod) == [1])
-        answer = await send(peer, b"the state after")
+        await peer.send_archive(b"the state after", ONE_FILE)
+        answer = await peer.hear()
     assert (answer["type"], answer.get("sequence")) == ("stored", 2), answer
     assert numbers(s3, pod) == [1, 2]

@@ -9,9 +9,7 @@ from testkit.mover_process import MAC_KEYS, MoverProcess, Pod, eventually
 from testkit.ports import free_port
 from testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from testkit.token_review_server import OWN_TOKEN
-from testkit.wire_keeper import PartEndedError, done, file_record, lines
-
-RECORDS = [file_record("f", b"x")]
+from testkit.wire_keeper import PartEndedError
 
 
 async def trouble(mover: MoverProcess, pod: Pod) -> str:
@@ -29,12 +27,7 @@ async def trouble(mover: MoverProcess, pod: Pod) -> str:
 
 
 async def archive(mover: MoverProcess, pod: Pod, layer: bytes = b"layer") -> dict[str, object]:
-    grant = mover.installation.grant("archive", pod.uid, pod.slot)
-    async with mover.keeper("archive", pod.token, grant) as peer:
-        await peer.send_part([layer])
-        await peer.send_part([lines(RECORDS)])
-        await peer.say(done(layer, RECORDS))
-        return await peer.hear()
+    return await mover.archive(pod, layer)
 
 
 async def test_a_bucket_that_is_missing(own_mover: MoverProcess, own_s3: S3Server, pod: Pod) -> None:

@@ -25,15 +25,11 @@ RECORDS[3]["pathBase64"] = "/w=="
 
 async def archive(mover: MoverProcess, pod: Pod, layer: bytes, **fields: Any) -> dict[str, Any]:
     """The mover's last word on an archive of this layer."""
-    grant = mover.installation.grant("archive", pod.uid, pod.slot, **fields)
-    async with mover.keeper("archive", pod.token, grant) as peer:
-        return await send_archive(peer, layer)
+    return await mover.archive(pod, layer, RECORDS, **fields)
 
 
 async def send_archive(peer: Peer, layer: bytes, **fields: Any) -> dict[str, Any]:
-    await peer.send_part([layer])
-    await peer.send_part([lines(RECORDS)])
-    await peer.say(done(layer, RECORDS, **fields))
+    await peer.send_archive(layer, RECORDS, **fields)
     return await peer.hear()
 
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from sandhold.heartbeats import Beat, Heartbeats
 from sandhold.probes import Health
 from sandhold.settings import OperatorSettings
 from testkit import worlds
+from testkit.hanging import Hanging, running, turns
 
 SETTINGS = OperatorSettings(namespace="system", keeper_image="keeper:1")
 RELOADED = "the new backends file is not in force"
@@ -33,17 +33,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Hanging:
-    """Something that a loop awaits and that never answers; `reached` once it was called."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-
-    async def __call__(self, *_: Any, **__: Any) -> Any:
-        self.reached.set()
-        await asyncio.Event().wait()
 
 
 class Away:
@@ -113,26 +102,6 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "backends.yaml")
 
 
-@contextmanager
-def running(work: Awaitable[None]) -> Iterator[asyncio.Future[None]]:
-    task = asyncio.ensure_future(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-
-
-async def turns() -> None:
-    """Tasks that were made begin, down to what those wait for."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
-async def reached(event: asyncio.Event) -> None:
-    async with asyncio.timeout(10):
-        await event.wait()
-
-
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not holds():  # noqa: ASYNC110 - what a loop leaves behind is no event
@@ -144,7 +113,7 @@ async def test_facts_that_are_read_without_end_turn_the_probe(bench: Bench, monk
     hanging = Hanging()
     monkeypatch.setattr(bench.parts.facts, "refresh", hanging)
     with running(bench.operator._follow_facts()):
-        await reached(hanging.reached)
+        await hanging.reached()
         assert bench.after(loops.ENDING_SECONDS - 1) == []
         [said] = bench.after(2)
         assert said.startswith("loop `facts`")
@@ -179,7 +148,7 @@ async def test_a_certificate_that_is_made_without_end_turns_the_probe(
     hanging = Hanging()
     monkeypatch.setattr(loops, "ensure_mover_tls", hanging)
     with running(bench.operator._renew_mover_tls()):
-        await reached(hanging.reached)
+        await hanging.reached()
         assert bench.after(loops.ENDING_SECONDS - 1) == []
         [said] = bench.after(2)
         assert said.startswith("loop `certificate`")
@@ -191,7 +160,7 @@ async def test_a_sweep_that_is_not_to_be_ended_turns_the_probe(bench: Bench, mon
     monkeypatch.setattr(bench.parts.sweeper, "_settings", SETTINGS.model_copy(update={"sweep_interval_seconds": 0.0}))
     monkeypatch.setattr(bench.parts.sweeper, "sweep_once", hanging)
     with running(bench.operator._sweep()):
-        await reached(hanging.reached)
+        await hanging.reached()
         assert bench.after(2 * sweeper.LONGEST_SWEEP_SECONDS - 1) == []
         [said] = bench.after(2)
         assert said.startswith("loop `sweep`")

@@ -109,13 +109,7 @@ func (s *survey) run() error {
 func (s *survey) list() error {
 	here := s.way.here()
 	for {
-		n, err := syscall.ReadDirent(here.fd, s.directory)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err == syscall.ENOENT {
-			return nil // the folder was removed after it was opened
-		}
+		n, err := readDirent(here.fd, s.directory)
 		if err != nil || n == 0 {
 			return atPath(s.way.path, err)
 		}

@@ -156,18 +156,25 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// namesIn lists a folder. One that was removed after it was opened has no names.
+// readDirent is the next part of a folder's list, 0 at its end. A folder that was removed after it was opened has no names.
+func readDirent(fd int, buffer []byte) (int, error) {
+	for {
+		n, err := syscall.ReadDirent(fd, buffer)
+		if err == syscall.ENOENT {
+			return 0, nil
+		}
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}
+
+// namesIn lists a folder.
 func namesIn(fd int) ([]string, error) {
 	var names []string
 	buffer := make([]byte, 32<<10)
 	for {
-		n, err := syscall.ReadDirent(fd, buffer)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err == syscall.ENOENT {
-			return nil, nil
-		}
+		n, err := readDirent(fd, buffer)
 		if err != nil {
 			return nil, err
 		}
