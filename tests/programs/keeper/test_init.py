@@ -76,17 +76,17 @@ def test_an_init_that_was_started_again_needs_a_new_word(pod: KeeperPod) -> None
     pod.start_init()
     first = pod.waiting_challenge()
     count = ["sh", "-c", "echo started >> starts; exec sleep 1000"]
+    starts = pod.workspace / "starts"
     pod.open_gate(*count)
-    until(lambda: pod.hint()["state"] == "Running", "the agent runs")
+    # That it runs says init, as soon as there is a process: it may not have come to its first line.
+    until(lambda: starts.exists() and starts.read_text() == "started\n", "the agent was started")
     pod.stop_init()
 
     pod.start_init()
     second = pod.waiting_challenge(other_than=first)
     assert json.loads((pod.gate / "word.json").read_text())["challenge"] == first
     pod.open_gate(*count, challenge=second)
-    until(
-        lambda: (pod.workspace / "starts").read_text() == "started\nstarted\n", "the agent was started twice, not more"
-    )
+    until(lambda: starts.read_text() == "started\nstarted\n", "the agent was started twice, not more")
 
 
 def test_the_agents_environment_is_exactly_the_words(pod: KeeperPod) -> None:
