@@ -6,15 +6,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from typer.testing import CliRunner
 
 from sandhold import names
+from sandhold.cli import commands
 from sandhold.cli.app import app
+from testkit import connections
 from testkit.api_server import GROUP, ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,10 +54,18 @@ class Place:
     def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """`sandhold` with these words, in this namespace; in this process, which saves its start."""
         clean = {name: None for name in os.environ if name.startswith(("KUBE", "SANDHOLD"))}
-        done = CliRunner().invoke(app, ["-n", self.namespace, *words], env={**clean, **self.environment(**more)})
+        with patch.object(commands, "_awaited", self._awaited):
+            done = CliRunner().invoke(app, ["-n", self.namespace, *words], env={**clean, **self.environment(**more)})
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exc_info
         assert "defect" not in done.stderr, done.stderr
         return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+
+    async def _awaited(self, work: Awaitable[int | None]) -> int | None:
+        """The end of a process closes what is open; the end of a loop does not."""
+        try:
+            return await work
+        finally:
+            await connections.closed(self.server.port)
 
     def json(self, *words: str) -> Any:
         done = self.run(*words, "-o", "json")
